@@ -1,0 +1,102 @@
+//! The model's shape as the named transformers class builds it.
+
+use crate::wire::ModelKind;
+
+/// A model that the simulator can run.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Architecture {
+    /// `GPT2LMHeadModel`.
+    Gpt2(Gpt2),
+    /// `LlamaForCausalLM` and the classes written like it.
+    Llama(LlamaLike),
+}
+
+/// `GPT2LMHeadModel`: learned positions, layer norms, fused QKV, GELU, dropout.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Gpt2 {
+    /// `n_embd`.
+    pub hidden: u64,
+    /// `n_inner`, 4·`n_embd` by default.
+    pub intermediate: u64,
+    /// `n_layer`.
+    pub layers: u64,
+    /// `n_head`.
+    pub heads: u64,
+    /// `vocab_size`.
+    pub vocab: u64,
+    /// `n_positions`.
+    pub positions: u64,
+    /// `activation_function`.
+    pub activation: Activation,
+    /// `embd_pdrop`.
+    pub embedding_dropout: f64,
+    /// `attn_pdrop`.
+    pub attention_dropout: f64,
+    /// `resid_pdrop`.
+    pub residual_dropout: f64,
+    /// `tie_word_embeddings`.
+    pub tied: bool,
+}
+
+/// `LlamaForCausalLM`, `MistralForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LlamaLike {
+    /// Which of the classes.
+    pub kind: ModelKind,
+    /// `hidden_size`.
+    pub hidden: u64,
+    /// `intermediate_size`.
+    pub intermediate: u64,
+    /// `num_hidden_layers`.
+    pub layers: u64,
+    /// `num_attention_heads`.
+    pub heads: u64,
+    /// `num_key_value_heads`.
+    pub kv_heads: u64,
+    /// `head_dim`.
+    pub head_dim: u64,
+    /// `vocab_size`.
+    pub vocab: u64,
+    /// `max_position_embeddings`.
+    pub positions: u64,
+    /// Bias on q, k and v projections.
+    pub qkv_bias: bool,
+    /// Bias on the output projection.
+    pub output_bias: bool,
+    /// Bias on the MLP's projections.
+    pub mlp_bias: bool,
+    /// RMS norm over the head dimension of q and k (Qwen3).
+    pub qk_norm: bool,
+    /// Layers from this one on attend within a window, when the class uses one.
+    pub sliding_window: Option<SlidingWindow>,
+    /// `hidden_act`.
+    pub activation: Activation,
+    /// `attention_dropout`.
+    pub attention_dropout: f64,
+    /// `tie_word_embeddings`.
+    pub tied: bool,
+}
+
+/// A sliding attention window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlidingWindow {
+    /// Width in tokens.
+    pub tokens: u64,
+    /// First layer that uses it.
+    pub first_layer: u64,
+}
+
+/// The MLP's activation function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `silu`.
+    Silu,
+    /// `gelu`, exact.
+    Gelu,
+    /// `gelu_new`: the tanh approximation written in primitives.
+    GeluNew,
+    /// `gelu_pytorch_tanh`: the tanh approximation as one kernel.
+    GeluTanh,
+    /// `relu`.
+    Relu,
+}

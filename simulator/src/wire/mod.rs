@@ -1,0 +1,18 @@
+//! The shapes that travel or are saved: scenario, report, timeline, hardware profile, captures.
+//!
+//! Every format carries a version and is described in docs/formats.md. Integers above 2⁵³ are
+//! decimal strings in JSON. Nothing here computes.
+
+pub mod fault;
+pub mod hardware;
+pub mod model;
+pub mod report;
+pub mod scenario;
+pub mod timeline;
+
+pub use fault::{Fault, Faults, Mend, Rule};
+pub use hardware::{GpuProfile, Provenance};
+pub use model::{ModelCard, ModelKind};
+pub use report::Report;
+pub use scenario::Scenario;
+pub use timeline::Timeline;

@@ -1,0 +1,60 @@
+//! A model: the transformers class that runs, with the fields of its `config.json`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::hardware::Provenance;
+
+/// The class that runs, by transformers' `model_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelKind {
+    /// `GPT2LMHeadModel`.
+    Gpt2,
+    /// `LlamaForCausalLM`.
+    Llama,
+    /// `MistralForCausalLM`.
+    Mistral,
+    /// `Qwen2ForCausalLM`.
+    Qwen2,
+    /// `Qwen3ForCausalLM`.
+    Qwen3,
+}
+
+impl ModelKind {
+    /// All kinds, in the order shown to people.
+    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Mistral, Self::Gpt2];
+
+    /// The word in files (transformers' `model_type`).
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "gpt2",
+            Self::Llama => "llama",
+            Self::Mistral => "mistral",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+}
+
+/// One entry of the model catalog.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelCard {
+    /// Id used everywhere, such as `llama-3.2-1b`.
+    pub id: String,
+    /// Name as people write it.
+    pub name: String,
+    /// The class that runs.
+    pub kind: ModelKind,
+    /// Fields as in the model's `config.json`.
+    pub config: Map<String, Value>,
+    /// Parameters as published, when the publisher states an exact count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published_parameters: Option<u64>,
+    /// Fields whose value was not verified at the source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unverified: Vec<String>,
+    /// Where the shape comes from.
+    pub provenance: Provenance,
+}

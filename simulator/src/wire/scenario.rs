@@ -1,0 +1,219 @@
+//! The question: which model, on which GPU, doing what, with which software. Version 1.
+//!
+//! Reading from text collects every fault at once (see `scenario::read`); these types are
+//! the well-formed document, still unchecked against its cross-field rules.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::model::ModelKind;
+
+/// Version of the scenario format written by this program.
+pub const SCENARIO_VERSION: u64 = 1;
+
+/// A question for the simulator. TOML and JSON have the same shape.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Scenario {
+    /// Version of this format.
+    pub version: u64,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What is trained.
+    pub model: Model,
+    /// On what.
+    pub hardware: Hardware,
+    /// How much of it at once.
+    pub workload: Workload,
+    /// Number formats.
+    #[serde(default)]
+    pub precision: Precision,
+    /// What the optimizer keeps and does.
+    #[serde(default)]
+    pub optimizer: Optimizer,
+    /// What is traded for memory.
+    #[serde(default)]
+    pub checkpointing: Checkpointing,
+    /// Which software runs it.
+    #[serde(default)]
+    pub stack: Stack,
+}
+
+/// Either a catalog id, or a class with the fields of its `config.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Model {
+    /// A catalog entry.
+    Catalog {
+        /// Its id.
+        id: String,
+    },
+    /// A class and its configuration.
+    Inline {
+        /// The class.
+        kind: ModelKind,
+        /// Fields as in `config.json`; absent ones take the class's default.
+        config: Map<String, Value>,
+    },
+}
+
+/// The GPU and what else lives on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// Catalog id of the GPU.
+    pub gpu: String,
+    /// How many of them. One rank is simulated; more than one needs a parallel layout.
+    #[serde(default = "one")]
+    pub count: u64,
+    /// Bytes already in use on the card by somebody else.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub already_used_bytes: u64,
+    /// Most bytes this process may reserve (`set_per_process_memory_fraction`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process_cap_bytes: Option<u64>,
+}
+
+/// One optimizer step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// Sequences per forward pass.
+    pub micro_batch: u64,
+    /// Tokens per sequence.
+    pub seq_len: u64,
+    /// Forward and backward passes per optimizer step.
+    #[serde(default = "one")]
+    pub grad_accum: u64,
+}
+
+/// Number formats of the step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// Everything in fp32.
+    Fp32,
+    /// Weights, gradients and states in bf16.
+    #[default]
+    Bf16,
+    /// fp32 weights under `torch.autocast(bfloat16)`.
+    AmpBf16,
+    /// fp32 weights under `torch.autocast(float16)` with a gradient scaler.
+    AmpFp16,
+}
+
+/// The optimizer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Optimizer {
+    /// Its update rule.
+    pub name: OptimizerName,
+    /// Which of PyTorch's implementations runs.
+    #[serde(default)]
+    pub implementation: Implementation,
+    /// SGD's momentum; no buffer is kept at zero.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub momentum: Option<f64>,
+    /// Whether `clip_grad_norm_` runs before the step.
+    #[serde(default)]
+    pub clip_grad_norm: bool,
+    /// `zero_grad(set_to_none=…)` after the step.
+    #[serde(default = "yes")]
+    pub set_to_none: bool,
+}
+
+impl Default for Optimizer {
+    fn default() -> Self {
+        Self {
+            name: OptimizerName::Adamw,
+            implementation: Implementation::Foreach,
+            momentum: None,
+            clip_grad_norm: false,
+            set_to_none: true,
+        }
+    }
+}
+
+/// Update rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OptimizerName {
+    /// `torch.optim.AdamW`.
+    Adamw,
+    /// `torch.optim.SGD`.
+    Sgd,
+}
+
+/// PyTorch's three implementations of an optimizer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Implementation {
+    /// Multi-tensor operations with whole-model temporaries (the default on CUDA).
+    #[default]
+    Foreach,
+    /// One fused kernel, no temporaries.
+    Fused,
+    /// One parameter after the other.
+    Loop,
+}
+
+/// Which activations are thrown away and computed again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Checkpointing {
+    /// None.
+    #[default]
+    None,
+    /// Every layer, non-reentrant (`gradient_checkpointing_enable`).
+    Full,
+}
+
+/// The software.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Stack {
+    /// How attention is written.
+    #[serde(default)]
+    pub attention: Attention,
+    /// How the loss is written.
+    #[serde(default)]
+    pub loss: Loss,
+    /// `PYTORCH_CUDA_ALLOC_CONF`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub alloc_conf: String,
+}
+
+/// Attention implementations of transformers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Attention {
+    /// `scaled_dot_product_attention`, with the kernel that PyTorch chooses.
+    #[default]
+    Sdpa,
+    /// Matrix products and a softmax.
+    Eager,
+}
+
+/// How the causal-LM loss is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// transformers 5: logits to fp32, labels shifted by padding.
+    #[default]
+    Transformers5,
+    /// transformers 4.3x: logits to fp32, logits shifted by a contiguous copy.
+    Transformers4,
+    /// Liger's fused linear cross-entropy: logits in chunks, gradients in the forward pass.
+    FusedLinear,
+    /// Cross-entropy over chunks of the sequence, each recomputed in backward.
+    Chunked,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]
+const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
