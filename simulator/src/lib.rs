@@ -17,3 +17,7 @@ pub mod wire;
 
 pub mod catalog;
 pub mod scenario;
+
+pub mod simulate;
+
+pub use simulate::{Simulation, simulate};
