@@ -15,6 +15,7 @@
 pub mod units;
 pub mod wire;
 
+pub mod allocator;
 pub mod catalog;
 pub mod scenario;
 

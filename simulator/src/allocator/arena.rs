@@ -1,0 +1,109 @@
+//! The blocks: one slot each in a vector, linked to their neighbours in the segment by index, so
+//! that no block costs a heap allocation.
+
+/// No block, no expandable segment.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a block is to the allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// In its pool's free list.
+    Free,
+    /// Handed out.
+    Allocated,
+    /// Freed by its owner, while other streams may still use it.
+    Pending,
+    /// Addresses without memory in an expandable segment.
+    Unmapped,
+    /// The slot is vacant.
+    Vacant,
+}
+
+/// One block.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Slot {
+    /// Address of its first byte.
+    pub(super) address: u64,
+    /// Bytes of it, a multiple of 512.
+    pub(super) size: u64,
+    /// Bytes that were asked for, while it is handed out.
+    pub(super) requested: u64,
+    /// Free-list look-ups of its pool kind when it became free: its age is counted from there.
+    pub(super) born: u64,
+    /// The block that ends where this one starts, in the same segment.
+    pub(super) prev: u32,
+    /// The block that starts where this one ends, in the same segment; for a vacant slot the next
+    /// vacant one.
+    pub(super) next: u32,
+    /// The expandable segment that it lies in.
+    pub(super) expandable: u32,
+    /// Its pool.
+    pub(super) pool: u32,
+    /// How often this slot was handed out.
+    pub(super) generation: u32,
+    /// What it is.
+    pub(super) state: State,
+}
+
+/// All blocks.
+#[derive(Debug, Clone)]
+pub(super) struct Arena {
+    /// Slots by block index.
+    pub(super) slots: Vec<Slot>,
+    vacant: u32,
+}
+
+impl Arena {
+    pub(super) fn new() -> Self {
+        Self { slots: Vec::new(), vacant: NONE }
+    }
+
+    pub(super) fn get(&self, id: u32) -> &Slot {
+        &self.slots[id as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot {
+        &mut self.slots[id as usize]
+    }
+
+    /// Adds a block without neighbours' knowledge of it.
+    pub(super) fn add(&mut self, slot: Slot) -> u32 {
+        let id = self.vacant;
+        if id == NONE {
+            let id = u32::try_from(self.slots.len()).expect("fewer than 2³² blocks");
+            self.slots.push(slot);
+            return id;
+        }
+        let vacant = self.get_mut(id);
+        let (next, generation) = (vacant.next, vacant.generation);
+        *vacant = Slot { generation, ..slot };
+        self.vacant = next;
+        id
+    }
+
+    /// Vacates a slot.
+    pub(super) fn drop_slot(&mut self, id: u32) {
+        let vacant = self.vacant;
+        let slot = self.get_mut(id);
+        slot.state = State::Vacant;
+        slot.next = vacant;
+        self.vacant = id;
+    }
+
+    /// Links a new block in front of `id`.
+    pub(super) fn link_before(&mut self, id: u32, new: u32) {
+        let prev = self.get(id).prev;
+        self.link(prev, new);
+        self.link(new, id);
+    }
+
+    /// Makes two blocks neighbours; either may be none.
+    pub(super) fn link(&mut self, prev: u32, next: u32) {
+        if prev != NONE {
+            self.get_mut(prev).next = next;
+        }
+        if next != NONE {
+            self.get_mut(next).prev = prev;
+        }
+    }
+}
