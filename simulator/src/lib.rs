@@ -17,6 +17,7 @@ pub mod wire;
 
 pub mod allocator;
 pub mod catalog;
+pub mod clock;
 pub mod scenario;
 
 pub mod simulate;
