@@ -1,14 +1,9 @@
 //! The everyday chores: serve, build, accuracy, bench.
 
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 
 use crate::shell::{Workspace, run};
 use crate::{accuracy as document, bundle};
-
-/// Where `serve` listens unless told otherwise.
-const PORT: &str = "7700";
 
 /// Builds page and server and runs them until interrupted.
 ///
@@ -16,10 +11,12 @@ const PORT: &str = "7700";
 /// When a build fails or the server ends with an error.
 pub fn serve(workspace: &Workspace, port: Option<&str>, data: Option<&str>) -> Result<()> {
     binary_with_page(workspace)?;
-    let data = data.map_or_else(|| workspace.root.join("data"), PathBuf::from);
-    std::fs::create_dir_all(&data).with_context(|| format!("cannot make {}", data.display()))?;
     let mut server = workspace.command(workspace.binary());
-    server.args(["serve", "--port", port.unwrap_or(PORT), "--data"]).arg(&data);
+    server.arg("serve");
+    // What is not given is left to the server and its environment.
+    for (name, value) in [("--port", port), ("--data", data)] {
+        server.args(value.map(|value| [name, value]).into_iter().flatten());
+    }
     replace_process(&mut server)
 }
 
