@@ -1,12 +1,12 @@
 //! Where the driver puts segments: a model of the virtual addresses that `cudaMalloc` returns.
 //!
-//! Addresses matter because best fit breaks ties by address. The policy was read off the order and
-//! the addresses of the segments in the captures of `tests/ground-truth/allocator` (CUDA 13, H200):
+//! Addresses matter because best fit breaks ties by address. The policy was read off the captures
+//! of `tests/ground-truth/allocator` (CUDA 13, H200):
 //!
-//! - the driver reserves address ranges (*chunks*) of a multiple of 32 MiB, from the top down: the
-//!   highest gap between chunks that is large enough, at its upper end;
-//! - an allocation starts at the lowest address inside the existing chunks where it fits, and
-//!   otherwise at the start of a new chunk;
+//! - the driver reserves address ranges (*chunks*) of a multiple of 32 MiB at the upper end of the
+//!   highest gap that is larger than the chunk; a gap of just its size is passed over;
+//! - an allocation goes into the newest chunk with a hole that is large enough, there into the
+//!   smallest such hole, at its start; otherwise at the start of a new chunk;
 //! - a chunk without allocations is given up.
 //!
 //! ```text
@@ -14,19 +14,36 @@
 //!  ···········[segment|segment|  hole ][segment |   hole ]
 //!             └ multiple of 32 MiB ───┘
 //! ```
+//!
+//! It reproduces the order of every two live segments in the captures with random requests, and of
+//! 96 to 99.9 % of them in the captures of models, where kernels that are loaded while the program
+//! runs take addresses, too. Handing out addresses from the top down without any of this gives 59
+//! to 90 % and 77 to 99.6 %.
 
-/// Size and alignment of chunks, in bytes: what the captures show for segments above 2 MiB.
+/// Size and alignment of chunks, in bytes.
 const CHUNK_STEP: u64 = 32 << 20;
 /// Addresses start below this; far more than any run of allocations can use up, in bytes.
 const TOP: u64 = 1 << 60;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
+/// A reserved range of addresses.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
     start: u64,
     end: u64,
+    /// Chunks made before it.
+    born: u64,
 }
 
-impl Range {
+/// A free range inside a chunk, touching no other.
+#[derive(Debug, Clone, Copy)]
+struct Hole {
+    start: u64,
+    end: u64,
+    /// Its chunk.
+    born: u64,
+}
+
+impl Hole {
     fn bytes(self) -> u64 {
         self.end - self.start
     }
@@ -36,44 +53,56 @@ impl Range {
 #[derive(Debug, Clone)]
 pub(super) struct AddressSpace {
     /// Chunks by address.
-    chunks: Vec<Range>,
-    /// Free ranges inside chunks by address, none touching another of the same chunk.
-    holes: Vec<Range>,
+    chunks: Vec<Chunk>,
+    /// Holes by the age of their chunk, the oldest chunk's first.
+    holes: Vec<Hole>,
+    next_born: u64,
 }
 
 impl AddressSpace {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), holes: Vec::new() }
+        Self { chunks: Vec::new(), holes: Vec::new(), next_born: 0 }
     }
 
     /// The address of a new allocation of `bytes`.
     pub(super) fn alloc(&mut self, bytes: u64) -> u64 {
-        if let Some(at) = self.holes.iter().position(|hole| bytes <= hole.bytes()) {
-            let start = self.holes[at].start;
-            self.holes[at].start += bytes;
-            if self.holes[at].bytes() == 0 {
+        if let Some(at) = self.best_hole(bytes) {
+            let hole = &mut self.holes[at];
+            let start = hole.start;
+            hole.start += bytes;
+            if hole.start == hole.end {
                 self.holes.remove(at);
             }
             return start;
         }
         let chunk = self.new_chunk(bytes.next_multiple_of(CHUNK_STEP));
-        if bytes < chunk.bytes() {
-            let hole = Range { start: chunk.start + bytes, end: chunk.end };
-            let at = self.holes.partition_point(|other| other.start < hole.start);
-            self.holes.insert(at, hole);
+        if chunk.start + bytes < chunk.end {
+            let Chunk { start, end, born } = chunk;
+            self.holes.push(Hole { start: start + bytes, end, born });
         }
         chunk.start
     }
 
-    /// Reserves the highest gap of at least `bytes`.
-    fn new_chunk(&mut self, bytes: u64) -> Range {
+    /// The smallest hole of at least `bytes` in the newest chunk that has one.
+    fn best_hole(&self, bytes: u64) -> Option<usize> {
+        let newest = self.holes.iter().rposition(|hole| bytes <= hole.bytes())?;
+        let born = self.holes[newest].born;
+        let group = self.holes[..=newest].iter().rev().take_while(|hole| hole.born == born).count();
+        (newest + 1 - group..=newest)
+            .filter(|&at| bytes <= self.holes[at].bytes())
+            .min_by_key(|&at| (self.holes[at].bytes(), self.holes[at].start))
+    }
+
+    /// Reserves the upper end of the highest gap of more than `bytes`.
+    fn new_chunk(&mut self, bytes: u64) -> Chunk {
         let mut end = TOP;
         let mut at = self.chunks.len();
-        while 0 < at && end - self.chunks[at - 1].end < bytes {
+        while 0 < at && end - self.chunks[at - 1].end <= bytes {
             at -= 1;
             end = self.chunks[at].start;
         }
-        let chunk = Range { start: end - bytes, end };
+        let chunk = Chunk { start: end - bytes, end, born: self.next_born };
+        self.next_born += 1;
         self.chunks.insert(at, chunk);
         chunk
     }
@@ -81,21 +110,26 @@ impl AddressSpace {
     /// Takes an allocation back.
     pub(super) fn free(&mut self, address: u64, bytes: u64) {
         let chunk_at = self.chunks.partition_point(|chunk| chunk.end <= address);
-        let chunk = self.chunks[chunk_at];
-        let mut hole = Range { start: address, end: address + bytes };
-        let mut at = self.holes.partition_point(|other| other.start < address);
-        if self.holes.get(at).is_some_and(|next| next.start == hole.end && next.end <= chunk.end) {
-            hole.end = self.holes.remove(at).end;
+        let Chunk { start, end, born } = self.chunks[chunk_at];
+        let mut hole = Hole { start: address, end: address + bytes, born };
+        let first = self.holes.partition_point(|other| other.born < born);
+        let mut at = first;
+        while self.holes.get(at).is_some_and(|other| other.born == born) {
+            let other = self.holes[at];
+            if other.start == hole.end {
+                hole.end = other.end;
+                self.holes.remove(at);
+            } else if other.end == hole.start {
+                hole.start = other.start;
+                self.holes.remove(at);
+            } else {
+                at += 1;
+            }
         }
-        if 0 < at && self.holes[at - 1].end == hole.start && chunk.start <= self.holes[at - 1].start
-        {
-            at -= 1;
-            hole.start = self.holes.remove(at).start;
-        }
-        if hole == chunk {
+        if (hole.start, hole.end) == (start, end) {
             self.chunks.remove(chunk_at);
         } else {
-            self.holes.insert(at, hole);
+            self.holes.insert(first, hole);
         }
     }
 }
@@ -107,7 +141,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn chunks_go_down_and_holes_are_filled_from_below() {
+    fn chunks_go_down_and_the_newest_is_filled_first() {
         let mut space = AddressSpace::new();
         let first = space.alloc(98 * MIB);
         let second = space.alloc(98 * MIB);
@@ -115,15 +149,22 @@ mod tests {
         assert_eq!(space.alloc(26 * MIB), second + 98 * MIB);
         assert_eq!(space.alloc(26 * MIB), first + 98 * MIB);
         space.free(second, 98 * MIB);
+        assert_eq!(space.alloc(4 * MIB), second + 124 * MIB, "the smaller hole");
         assert_eq!(space.alloc(50 * MIB), second);
     }
 
     #[test]
-    fn an_empty_chunk_is_given_up() {
+    fn an_empty_chunk_is_given_up_and_its_gap_must_be_larger() {
         let mut space = AddressSpace::new();
-        let first = space.alloc(1232 * MIB);
-        space.free(first, 1232 * MIB);
+        let top = space.alloc(32 * MIB);
+        let gap = space.alloc(64 * MIB);
+        let low = space.alloc(32 * MIB);
+        space.free(gap, 64 * MIB);
+        assert_eq!(space.alloc(62 * MIB), low - 64 * MIB);
+        assert_eq!(space.alloc(32 * MIB), top - 32 * MIB);
+        for (address, mib) in [(low - 64 * MIB, 62), (top - 32 * MIB, 32), (top, 32), (low, 32)] {
+            space.free(address, mib * MIB);
+        }
         assert!(space.chunks.is_empty() && space.holes.is_empty());
-        assert_eq!(space.alloc(32 * MIB), TOP - 32 * MIB);
     }
 }

@@ -24,6 +24,7 @@ mod driver;
 mod expandable;
 mod free_list;
 mod release;
+pub mod replay;
 mod settings;
 #[cfg(test)]
 mod tests;

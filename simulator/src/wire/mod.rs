@@ -3,6 +3,7 @@
 //! Every format carries a version and is described in docs/formats.md. Integers above 2⁵³ are
 //! decimal strings in JSON. Nothing here computes.
 
+pub mod allocator_capture;
 pub mod fault;
 pub mod hardware;
 pub mod model;
@@ -10,6 +11,7 @@ pub mod report;
 pub mod scenario;
 pub mod timeline;
 
+pub use allocator_capture::AllocatorCapture;
 pub use fault::{Fault, Faults, Mend, Rule};
 pub use hardware::{GpuProfile, Provenance};
 pub use model::{ModelCard, ModelKind};
