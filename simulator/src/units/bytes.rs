@@ -153,6 +153,19 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
+#[cfg(feature = "openapi")]
+impl utoipa::PartialSchema for Bytes {
+    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::Schema> {
+        use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
+        let types = SchemaType::from_iter([Type::Integer, Type::String]);
+        let text = "Bytes: an integer, or a decimal string above 2^53";
+        ObjectBuilder::new().schema_type(types).description(Some(text)).into()
+    }
+}
+
+#[cfg(feature = "openapi")]
+impl utoipa::ToSchema for Bytes {}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 /// The rule that an input breaks; the page translates by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// The text is not JSON or TOML at all.
@@ -35,6 +36,7 @@ pub enum Rule {
 
 /// A value that would mend a fault with one click.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Mend {
     /// The field to set, by path.
     pub path: String,
@@ -44,6 +46,7 @@ pub struct Mend {
 
 /// One fault of an input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fault {
     /// Where: dotted field path, such as `model.config.num_attention_heads`; empty for the whole.
     pub path: String,
@@ -98,6 +101,7 @@ impl fmt::Display for Fault {
 
 /// All faults of an input, never empty when returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(transparent)]
 pub struct Faults(pub Vec<Fault>);
 

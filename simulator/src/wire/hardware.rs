@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where a number comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
     /// Address or document.
@@ -14,6 +15,7 @@ pub struct Provenance {
 
 /// One GPU model. Units are in the keys; bandwidths and rates are decimal (10⁹, 10¹²).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct GpuProfile {
     /// Id used everywhere, such as `h100-sxm`.
@@ -72,6 +74,7 @@ pub struct GpuProfile {
 
 /// Device memory that the caching allocator does not see.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OutsidePool {
     /// Kept by the driver before any process starts, bytes.

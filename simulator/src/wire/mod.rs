@@ -4,6 +4,7 @@
 //! decimal strings in JSON. Nothing here computes.
 
 pub mod allocator_capture;
+pub mod api;
 pub mod fault;
 pub mod hardware;
 pub mod model;
@@ -12,6 +13,7 @@ pub mod scenario;
 pub mod timeline;
 
 pub use allocator_capture::AllocatorCapture;
+pub use api::{Answer, Problem, ShareRequest, SharedScenario};
 pub use fault::{Fault, Faults, Mend, Rule};
 pub use hardware::{GpuProfile, Provenance};
 pub use model::{ModelCard, ModelKind};

@@ -7,6 +7,7 @@ use super::hardware::Provenance;
 
 /// The class that runs, by transformers' `model_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
     /// `GPT2LMHeadModel`.
@@ -39,6 +40,7 @@ impl ModelKind {
 
 /// One entry of the model catalog.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ModelCard {
     /// Id used everywhere, such as `llama-3.2-1b`.
@@ -48,6 +50,7 @@ pub struct ModelCard {
     /// The class that runs.
     pub kind: ModelKind,
     /// Fields as in the model's `config.json`.
+    #[cfg_attr(feature = "openapi", schema(value_type = Object))]
     pub config: Map<String, Value>,
     /// Parameters as published, when the publisher states an exact count.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,8 +9,12 @@ use crate::units::Bytes;
 /// Version of the report format.
 pub const REPORT_VERSION: u64 = 1;
 
+/// Number of the prediction rules; it grows when any prediction changes.
+pub const PREDICTIONS: u64 = 0;
+
 /// The answer to a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Report {
     /// Version of this format.
     pub version: u64,
@@ -34,6 +38,7 @@ pub struct Report {
 
 /// The program that answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Engine {
     /// Version of the program.
     pub version: String,
@@ -41,8 +46,16 @@ pub struct Engine {
     pub predictions: u64,
 }
 
+impl Engine {
+    /// This very program.
+    pub fn current() -> Self {
+        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictions: PREDICTIONS }
+    }
+}
+
 /// Facts of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ModelFacts {
     /// Name for people.
     pub name: String,
@@ -58,6 +71,7 @@ pub struct ModelFacts {
 
 /// Facts of the GPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct GpuFacts {
     /// Catalog id.
     pub id: String,
@@ -71,6 +85,7 @@ pub struct GpuFacts {
 
 /// Whether it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// The peak and its whole band stay below the limit.
@@ -83,6 +98,7 @@ pub enum Outcome {
 
 /// The verdict with its numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Verdict {
     /// The answer.
     pub outcome: Outcome,
@@ -107,6 +123,7 @@ pub struct Verdict {
 
 /// What sets the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LimitedBy {
     /// The card's memory.
@@ -117,6 +134,7 @@ pub enum LimitedBy {
 
 /// A request that the allocator could not serve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OutOfMemory {
     /// In which step.
     pub step: StepKind,
@@ -132,6 +150,7 @@ pub struct OutOfMemory {
 
 /// Which step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum StepKind {
     /// The first step.
@@ -142,6 +161,7 @@ pub enum StepKind {
 
 /// One step's numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepReport {
     /// Requested bytes alive when it starts.
     pub base_bytes: Bytes,
@@ -171,6 +191,7 @@ pub struct StepReport {
 
 /// Bytes of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CategoryBytes {
     /// Which.
     pub category: Category,
@@ -180,6 +201,7 @@ pub struct CategoryBytes {
 
 /// Bytes at the peak by category, block and primitive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BreakdownRow {
     /// Category.
     pub category: Category,
@@ -195,6 +217,7 @@ pub struct BreakdownRow {
 
 /// One phase's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PhaseReport {
     /// Which.
     pub kind: PhaseKind,
@@ -212,6 +235,7 @@ pub struct PhaseReport {
 
 /// Where times come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TimeMode {
     /// Datasheet rates and general efficiencies.
@@ -222,6 +246,7 @@ pub enum TimeMode {
 
 /// One step's times, seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TimeReport {
     /// Whole step.
     pub step_s: f64,
@@ -245,6 +270,7 @@ pub struct TimeReport {
 
 /// A number with the formula behind it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Figure {
     /// Stable id, such as `weights`, `peak_reserved`, `log_softmax`.
     pub id: String,

@@ -13,6 +13,7 @@ pub const SCENARIO_VERSION: u64 = 1;
 
 /// A question for the simulator. TOML and JSON have the same shape.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Scenario {
     /// Version of this format.
     pub version: u64,
@@ -41,6 +42,7 @@ pub struct Scenario {
 
 /// Either a catalog id, or a class with the fields of its `config.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Model {
     /// A catalog entry.
@@ -53,12 +55,14 @@ pub enum Model {
         /// The class.
         kind: ModelKind,
         /// Fields as in `config.json`; absent ones take the class's default.
+        #[cfg_attr(feature = "openapi", schema(value_type = Object))]
         config: Map<String, Value>,
     },
 }
 
 /// The GPU and what else lives on it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Hardware {
     /// Catalog id of the GPU.
     pub gpu: String,
@@ -75,6 +79,7 @@ pub struct Hardware {
 
 /// One optimizer step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Workload {
     /// Sequences per forward pass.
     pub micro_batch: u64,
@@ -87,6 +92,7 @@ pub struct Workload {
 
 /// Number formats of the step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Precision {
     /// Everything in fp32.
@@ -102,6 +108,7 @@ pub enum Precision {
 
 /// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Optimizer {
     /// Its update rule.
     pub name: OptimizerName,
@@ -133,6 +140,7 @@ impl Default for Optimizer {
 
 /// Update rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum OptimizerName {
     /// `torch.optim.AdamW`.
@@ -143,6 +151,7 @@ pub enum OptimizerName {
 
 /// PyTorch's three implementations of an optimizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Implementation {
     /// Multi-tensor operations with whole-model temporaries (the default on CUDA).
@@ -156,6 +165,7 @@ pub enum Implementation {
 
 /// Which activations are thrown away and computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Checkpointing {
     /// None.
@@ -167,6 +177,7 @@ pub enum Checkpointing {
 
 /// The software.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stack {
     /// How attention is written.
     #[serde(default)]
@@ -181,6 +192,7 @@ pub struct Stack {
 
 /// Attention implementations of transformers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Attention {
     /// `scaled_dot_product_attention`, with the kernel that PyTorch chooses.
@@ -192,6 +204,7 @@ pub enum Attention {
 
 /// How the causal-LM loss is computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Loss {
     /// transformers 5: logits to fp32, labels shifted by padding.

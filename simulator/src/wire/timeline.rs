@@ -16,6 +16,7 @@ pub const NO_LAYER: u32 = u32::MAX;
 
 /// What a tensor is for. The order is the stacking order, from the bottom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Category {
@@ -71,6 +72,7 @@ impl Category {
 
 /// A phase of the step; with accumulation forward, loss and backward repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PhaseKind {
     /// Model construction (history only).
@@ -106,6 +108,7 @@ impl PhaseKind {
 
 /// A stretch of the step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Phase {
     /// What happens in it.
     pub kind: PhaseKind,
@@ -123,6 +126,7 @@ pub struct Phase {
 
 /// Columns over tensors. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Tensors {
     /// Requested bytes.
     pub bytes: Vec<u64>,
@@ -156,6 +160,7 @@ impl Tensors {
 
 /// Columns over events, in the host's order. All columns have the same length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Events {
     /// When the host issues it, ns since the step's start.
     pub time_ns: Vec<u64>,
@@ -183,6 +188,7 @@ impl Events {
 
 /// Work on the device: one kernel or a few that one primitive launches.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Work {
     /// Primitive, as an index into `Timeline::labels`.
     pub primitive: Vec<u32>,
@@ -200,6 +206,7 @@ pub struct Work {
 
 /// One step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Timeline {
     /// Strings that the columns refer to.
     pub labels: Vec<String>,
