@@ -20,6 +20,8 @@ pub mod catalog;
 pub mod clock;
 pub mod scenario;
 
+pub mod importers;
+
 pub mod simulate;
 
 pub use simulate::{Simulation, simulate};

@@ -11,6 +11,70 @@ pub enum Architecture {
     Llama(LlamaLike),
 }
 
+impl Architecture {
+    /// The transformers class that runs.
+    pub const fn class(&self) -> &'static str {
+        match self {
+            Self::Gpt2(_) => "GPT2LMHeadModel",
+            Self::Llama(model) => match model.kind {
+                ModelKind::Mistral => "MistralForCausalLM",
+                ModelKind::Qwen2 => "Qwen2ForCausalLM",
+                ModelKind::Qwen3 => "Qwen3ForCausalLM",
+                ModelKind::Llama | ModelKind::Gpt2 => "LlamaForCausalLM",
+            },
+        }
+    }
+
+    /// Repeated layers.
+    pub const fn layers(&self) -> u64 {
+        match self {
+            Self::Gpt2(model) => model.layers,
+            Self::Llama(model) => model.layers,
+        }
+    }
+
+    /// Attention heads.
+    pub const fn heads(&self) -> u64 {
+        match self {
+            Self::Gpt2(model) => model.heads,
+            Self::Llama(model) => model.heads,
+        }
+    }
+
+    /// Width of one attention head.
+    pub const fn head_dim(&self) -> u64 {
+        match self {
+            Self::Gpt2(model) => model.hidden / model.heads,
+            Self::Llama(model) => model.head_dim,
+        }
+    }
+
+    /// Tokens of the vocabulary.
+    pub const fn vocab(&self) -> u64 {
+        match self {
+            Self::Gpt2(model) => model.vocab,
+            Self::Llama(model) => model.vocab,
+        }
+    }
+
+    /// The widest tensor inside a layer, elements per token, attention scores aside.
+    pub(crate) fn widest(&self) -> u64 {
+        match self {
+            Self::Gpt2(model) => model.intermediate.max(3 * model.hidden),
+            Self::Llama(model) => {
+                model.intermediate.max(model.hidden).max(model.heads * model.head_dim)
+            }
+        }
+    }
+
+    /// Whether every attention kernel takes heads of this width, so that none falls back to
+    /// writing the scores out.
+    pub(crate) const fn flash_head_dim(&self) -> bool {
+        let head_dim = self.head_dim();
+        head_dim.is_multiple_of(8) && head_dim <= 256
+    }
+}
+
 /// `GPT2LMHeadModel`: learned positions, layer norms, fused QKV, GELU, dropout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gpt2 {
@@ -40,6 +104,7 @@ pub struct Gpt2 {
 
 /// `LlamaForCausalLM`, `MistralForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct LlamaLike {
     /// Which of the classes.
     pub kind: ModelKind,

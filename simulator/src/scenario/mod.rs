@@ -1,10 +1,32 @@
 //! The question, read and checked once: only a [`ValidScenario`] goes on to the simulation.
 
 mod architecture;
+pub(crate) mod config;
+mod document;
+pub mod limits;
+mod notes;
+mod parameters;
+mod presets;
+mod read;
+mod size;
+mod validate;
+mod words;
+mod write;
 
 pub use architecture::{Activation, Architecture, Gpt2, LlamaLike, SlidingWindow};
+pub use parameters::parameters;
+pub use presets::{Preset, presets};
+pub use read::{Format, from_value, read};
+pub use size::parse_size;
+pub use validate::validate;
+pub use words::Word;
+pub use write::{to_json, to_toml};
 
-use crate::wire::{GpuProfile, Scenario};
+pub(crate) use document::{Table, missing, type_fault};
+pub(crate) use read::{parse, portable};
+
+use crate::catalog::OutsideEstimate;
+use crate::wire::{GpuProfile, Note, Scenario};
 
 /// A scenario whose every rule holds, with catalog entries looked up and defaults filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,6 +35,8 @@ pub struct ValidScenario {
     model_name: String,
     architecture: Architecture,
     gpu: GpuProfile,
+    outside_pool: OutsideEstimate,
+    notes: Vec<Note>,
 }
 
 impl ValidScenario {
@@ -34,5 +58,15 @@ impl ValidScenario {
     /// The GPU.
     pub const fn gpu(&self) -> &GpuProfile {
         &self.gpu
+    }
+
+    /// Bytes on the GPU outside the allocator's pool.
+    pub const fn outside_pool(&self) -> &OutsideEstimate {
+        &self.outside_pool
+    }
+
+    /// What a reader should know although every rule holds.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
     }
 }

@@ -22,6 +22,9 @@ pub struct GpuProfile {
     pub id: String,
     /// Name as people write it.
     pub name: String,
+    /// Other names it is found by, such as the one the driver shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// Maker.
     pub vendor: String,
     /// Generation, such as `Hopper`.

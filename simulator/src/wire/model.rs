@@ -47,6 +47,9 @@ pub struct ModelCard {
     pub id: String,
     /// Name as people write it.
     pub name: String,
+    /// Other names it is found by, such as its Hugging Face repository.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// The class that runs.
     pub kind: ModelKind,
     /// Fields as in the model's `config.json`.

@@ -1,0 +1,208 @@
+//! The `case` of a ground-truth capture becomes a scenario.
+//!
+//! Such a case is what `measure/case.py` was started with; docs/formats.md lists its fields. The
+//! program builds the class from `model.config` with the class's own defaults, without a cache.
+
+use serde_json::Value;
+
+use crate::scenario::{Table, Word, limits, portable};
+use crate::wire::scenario::{
+    Attention, Checkpointing, Hardware, Implementation, Model, Optimizer, OptimizerName, Precision,
+    SCENARIO_VERSION, Stack, Workload,
+};
+use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
+
+/// Fields that ask for what no scenario says yet, with the reason.
+const UNSUPPORTED: [(&str, &str); 10] = [
+    ("lora", "LoRA is not simulated yet"),
+    ("compile", "compiled programs are not simulated yet"),
+    ("parallel", "parallel layouts are not simulated yet"),
+    ("recompute", "Megatron's recomputation is not simulated yet"),
+    ("num_micro_batches", "Megatron's schedules are not simulated yet"),
+    ("stage", "pipeline stages are not simulated yet"),
+    ("expert_load", "mixtures of experts are not simulated yet"),
+    ("meta_init", "models built on the meta device are not simulated yet"),
+    ("channels_last", "the channels-last layout is not simulated yet"),
+    ("use_cache", "training with a KV cache is not simulated yet"),
+];
+
+/// Fields that say nothing about the step's memory and kernels.
+const IGNORED: [&str; 7] =
+    ["id", "full", "warm_steps", "time", "time_steps", "cudnn_benchmark", "rank"];
+
+/// Reads the `case` object of a capture that ran on the GPU of this catalog id or alias.
+///
+/// # Errors
+///
+/// Everything that a scenario cannot express, as `unsupported` with the reason; and every field
+/// of a wrong type.
+pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
+    let mut faults = Faults::default();
+    let Value::Object(fields) = case else {
+        let fault = Fault::new("case", Rule::Type, "expected the table `case` of a capture");
+        return Err(fault.into());
+    };
+    let mut table = Table::new("case".to_owned(), fields);
+    let name = table.text("id", &mut faults).map(str::to_owned);
+    check_unsupported(&mut table, &mut faults);
+    let model = model(&mut table, &mut faults);
+    let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, &mut faults);
+    let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, &mut faults);
+    let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);
+    let precision = precision(&mut table, &mut faults);
+    let optimizer = optimizer(&mut table, &mut faults);
+    let checkpointing = checkpointing(&mut table, &mut faults);
+    let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
+    let alloc_conf = alloc_conf(&mut table, &mut faults);
+    for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
+        faults.push(unsupported(table.path(key), "a field that no scenario has"));
+    }
+    let scenario = (|| {
+        let workload =
+            Workload { micro_batch: micro_batch?, seq_len: seq_len?, grad_accum: grad_accum? };
+        Some(Scenario {
+            version: SCENARIO_VERSION,
+            name,
+            model: model?,
+            hardware: Hardware {
+                gpu: gpu.to_owned(),
+                count: 1,
+                already_used_bytes: 0,
+                process_cap_bytes: None,
+            },
+            workload,
+            precision: precision?,
+            optimizer: optimizer?,
+            checkpointing: checkpointing?,
+            stack: Stack { attention: attention?, alloc_conf: alloc_conf?, ..Stack::default() },
+        })
+    })();
+    match scenario {
+        Some(scenario) if faults.is_empty() => Ok(scenario),
+        _ => Err(faults),
+    }
+}
+
+fn unsupported(path: String, reason: &str) -> Fault {
+    Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()])
+}
+
+fn check_unsupported(table: &mut Table<'_>, faults: &mut Faults) {
+    for (key, reason) in UNSUPPORTED {
+        let off = match table.value(key) {
+            None | Some(Value::Bool(false)) => true,
+            Some(Value::Object(fields)) => fields.is_empty(),
+            Some(_) => false,
+        };
+        if !off {
+            faults.push(unsupported(table.path(key), reason));
+        }
+    }
+    if table.text("mode", faults).is_some_and(|mode| mode != "train") {
+        faults.push(unsupported(table.path("mode"), "inference is not simulated yet"));
+    }
+    if table.integer_or("world", limits::GPU_COUNT, 1, faults) != Some(1) {
+        faults.push(unsupported(table.path("world"), "several ranks are not simulated yet"));
+    }
+    if table.flag_or("tf32", true, faults) == Some(false) {
+        faults.push(unsupported(table.path("tf32"), "fp32 matmuls without TF32 are not simulated"));
+    }
+}
+
+fn model(table: &mut Table<'_>, faults: &mut Faults) -> Option<Model> {
+    let mut model = table.required_table("model", faults)?;
+    let Some(kind) = model.text("kind", faults) else {
+        let reason = "only transformers classes are simulated (this model names no `kind`)";
+        faults.push(unsupported(model.path("kind"), reason));
+        return None;
+    };
+    let found = ModelKind::WORDS.iter().find(|(word, _)| *word == kind);
+    let Some((_, kind)) = found else {
+        let reason = format!("models of type `{kind}` are not simulated yet");
+        faults.push(unsupported(model.path("kind"), &reason));
+        return None;
+    };
+    let config = model.table("config", faults);
+    let config = config.map(|config| portable(config.fields())).unwrap_or_default();
+    Some(Model::Inline { kind: *kind, config })
+}
+
+fn precision(table: &mut Table<'_>, faults: &mut Faults) -> Option<Precision> {
+    let precision = unsupported_word(table, "precision", Precision::Bf16, faults)?;
+    let weights = if precision == Precision::Bf16 { "bf16" } else { "fp32" };
+    if let Some(given) = table.text("param_dtype", faults).filter(|given| *given != weights) {
+        let reason = format!("weights in {given} under this precision are not simulated");
+        faults.push(unsupported(table.path("param_dtype"), &reason));
+    }
+    Some(precision)
+}
+
+/// A word as in scenarios; any other is something that cannot be simulated.
+fn unsupported_word<T: Word>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    default: T,
+    faults: &mut Faults,
+) -> Option<T> {
+    if table.value(key).is_none() {
+        return Some(default);
+    }
+    let word = table.text(key, faults)?;
+    let found = T::WORDS.iter().find(|(name, _)| *name == word);
+    if found.is_none() {
+        faults.push(unsupported(table.path(key), &format!("`{word}` is not simulated yet")));
+    }
+    found.map(|(_, choice)| *choice)
+}
+
+fn checkpointing(table: &mut Table<'_>, faults: &mut Faults) -> Option<Checkpointing> {
+    match table.value("ckpt") {
+        Some(Value::Bool(false)) => Some(Checkpointing::None),
+        _ => unsupported_word(table, "ckpt", Checkpointing::None, faults),
+    }
+}
+
+fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {
+    let clip_grad_norm = match table.value("clip") {
+        Some(Value::Number(norm)) => norm.as_f64() != Some(0.0),
+        _ => table.flag_or("clip", false, faults)?,
+    };
+    let set_to_none = table.flag_or("set_to_none", true, faults)?;
+    let Some(mut own) = table.table("optimizer", faults) else {
+        let absent = table.value("optimizer").is_none();
+        let optimizer = Optimizer { clip_grad_norm, set_to_none, ..Optimizer::default() };
+        return absent.then_some(optimizer);
+    };
+    let name = unsupported_word(&mut own, "name", OptimizerName::Adamw, faults)?;
+    // The program gives `fused` to AdamW alone, and `momentum` to SGD alone.
+    let adamw = name == OptimizerName::Adamw;
+    let fused = own.value("fused").and_then(Value::as_bool).filter(|_| adamw);
+    let foreach = own.value("foreach").and_then(Value::as_bool);
+    let momentum = own.number_or("momentum", limits::MOMENTUM, 0.9, faults)?;
+    for (key, _) in own.unknown() {
+        faults.push(unsupported(own.path(key), "an option that no scenario has"));
+    }
+    let implementation = match (fused, foreach) {
+        (Some(true), _) => Implementation::Fused,
+        (None, None) | (_, Some(true)) => Implementation::Foreach,
+        (_, Some(false)) | (Some(false), None) => Implementation::Loop,
+    };
+    let momentum = (!adamw).then_some(momentum);
+    Some(Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none })
+}
+
+/// The allocator's settings; any other environment variable might change anything.
+fn alloc_conf(table: &mut Table<'_>, faults: &mut Faults) -> Option<String> {
+    let Some(mut env) = table.table("env", faults) else {
+        return table.value("env").is_none().then(String::new);
+    };
+    let old = env.text("PYTORCH_CUDA_ALLOC_CONF", faults);
+    let new = env.text("PYTORCH_ALLOC_CONF", faults);
+    for (key, _) in env.unknown() {
+        faults.push(unsupported(env.path(key), "the variable's effect is not simulated"));
+    }
+    Some(new.or(old).unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests;

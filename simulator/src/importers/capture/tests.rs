@@ -1,0 +1,91 @@
+//! Cases as `measure/case.py` takes them.
+
+use serde_json::json;
+
+use super::*;
+use crate::catalog::Catalog;
+use crate::scenario::validate;
+
+fn case(changes: &Value) -> Value {
+    let mut case = json!({
+        "id": "a", "model": {"kind": "llama", "config": {"hidden_size": 2048}},
+        "micro_batch": 2, "seq_len": 4096, "precision": "bf16"
+    });
+    for (key, value) in changes.as_object().unwrap() {
+        case[key] = value.clone();
+    }
+    case
+}
+
+fn read(changes: &Value) -> Scenario {
+    let scenario = capture_case(&case(changes), "NVIDIA H200").unwrap();
+    let valid = validate(&scenario, &Catalog::builtin()).unwrap();
+    assert_eq!(valid.document().hardware.gpu, "h200-sxm");
+    scenario
+}
+
+#[test]
+fn defaults_are_the_programs() {
+    let scenario = read(&json!({}));
+    assert_eq!(scenario.optimizer, Optimizer::default());
+    assert_eq!(scenario.stack, Stack::default());
+    assert_eq!(scenario.workload.grad_accum, 1);
+    assert_eq!(scenario.name.as_deref(), Some("a"));
+}
+
+#[test]
+fn options_are_carried_over() {
+    let scenario = read(&json!({
+        "precision": "amp_fp16", "attn": "eager", "ckpt": "full", "grad_accum": 4, "clip": true,
+        "set_to_none": false, "env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    }));
+    assert_eq!(scenario.precision, Precision::AmpFp16);
+    assert_eq!(scenario.stack.attention, Attention::Eager);
+    assert_eq!(scenario.stack.alloc_conf, "expandable_segments:True");
+    assert_eq!(scenario.checkpointing, Checkpointing::Full);
+    assert_eq!(scenario.workload.grad_accum, 4);
+    assert!(scenario.optimizer.clip_grad_norm && !scenario.optimizer.set_to_none);
+}
+
+#[test]
+fn implementations_are_chosen_as_pytorch_does() {
+    let check = |optimizer: Value, expected: Implementation, momentum: Option<f64>| {
+        let scenario = read(&json!({ "optimizer": optimizer }));
+        assert_eq!(scenario.optimizer.implementation, expected);
+        assert_eq!(scenario.optimizer.momentum, momentum);
+    };
+    check(json!({"name": "adamw"}), Implementation::Foreach, None);
+    check(json!({"name": "adamw", "fused": true}), Implementation::Fused, None);
+    check(json!({"name": "adamw", "foreach": false}), Implementation::Loop, None);
+    check(json!({"name": "adamw", "fused": false}), Implementation::Loop, None);
+    check(json!({"name": "adamw", "fused": false, "foreach": true}), Implementation::Foreach, None);
+    check(json!({"name": "sgd"}), Implementation::Foreach, Some(0.9));
+    check(json!({"name": "sgd", "momentum": 0.0}), Implementation::Foreach, Some(0.0));
+    check(json!({"name": "sgd", "fused": true}), Implementation::Foreach, Some(0.9));
+}
+
+#[test]
+fn what_no_scenario_says_is_unsupported_with_its_path() {
+    let check = |changes: Value, path: &str| {
+        let faults = capture_case(&case(&changes), "h200-sxm").unwrap_err();
+        assert_eq!(faults.0[0].path, path, "{faults}");
+        assert!(faults.0.iter().all(|fault| fault.rule == Rule::Unsupported), "{faults}");
+    };
+    check(json!({"lora": {"r": 16}}), "case.lora");
+    check(json!({"compile": true}), "case.compile");
+    check(json!({"world": 8, "parallel": {"tp": 8}}), "case.parallel");
+    check(json!({"world": 8}), "case.world");
+    check(json!({"mode": "infer", "use_cache": true}), "case.use_cache");
+    check(json!({"model": {"kind": "bert", "config": {}}}), "case.model.kind");
+    check(json!({"model": {"layers": 24, "hidden": 2048}}), "case.model.kind");
+    check(json!({"optimizer": {"name": "adafactor"}}), "case.optimizer.name");
+    check(json!({"precision": "fp8"}), "case.precision");
+    check(json!({"param_dtype": "fp16"}), "case.param_dtype");
+    check(json!({"env": {"CUDA_LAUNCH_BLOCKING": "1"}}), "case.env.CUDA_LAUNCH_BLOCKING");
+    check(json!({"something_new": 1}), "case.something_new");
+}
+
+#[test]
+fn a_case_that_is_no_table_is_a_type_fault() {
+    assert_eq!(capture_case(&json!(3), "h200-sxm").unwrap_err().0[0].rule, Rule::Type);
+}

@@ -1,0 +1,49 @@
+//! What a reader should know about a valid scenario.
+
+use super::architecture::Architecture;
+use super::validate::ResolvedModel;
+use crate::catalog::OutsideEstimate;
+use crate::wire::note::{Note, Topic};
+use crate::wire::{GpuProfile, Scenario};
+
+pub(super) fn notes(
+    scenario: &Scenario,
+    model: &ResolvedModel<'_>,
+    gpu: &GpuProfile,
+    outside_pool: &OutsideEstimate,
+) -> Vec<Note> {
+    let mut notes = Vec::new();
+    let mut add = |path: &str, topic, message: String, arguments: Vec<String>| {
+        notes.push(Note { path: path.to_owned(), topic, message, arguments });
+    };
+    if let Architecture::Llama(shape) = &model.architecture {
+        let seq_len = scenario.workload.seq_len;
+        if shape.positions < seq_len {
+            let message = format!(
+                "the model was made for {} positions; {seq_len} tokens run, but beyond what it \
+                 was trained for",
+                shape.positions
+            );
+            let arguments = Vec::from([seq_len.to_string(), shape.positions.to_string()]);
+            add("workload.seq_len", Topic::PositionsExceeded, message, arguments);
+        }
+    }
+    if !gpu.measured {
+        let message = format!(
+            "no job on {} was ever measured; memory outside the pool: {}",
+            gpu.name, outside_pool.source
+        );
+        add("hardware.gpu", Topic::NeverMeasured, message, Vec::from([gpu.name.clone()]));
+    }
+    if !gpu.unverified.is_empty() {
+        let message =
+            format!("not verified at the source for {}: {}", gpu.name, gpu.unverified.join(", "));
+        add("hardware.gpu", Topic::UnverifiedGpu, message, gpu.unverified.clone());
+    }
+    if let Some(card) = model.card.filter(|card| !card.unverified.is_empty()) {
+        let message =
+            format!("not verified at the source for {}: {}", card.name, card.unverified.join(", "));
+        add("model.id", Topic::UnverifiedModel, message, card.unverified.clone());
+    }
+    notes
+}

@@ -1,0 +1,213 @@
+//! Text in TOML or JSON becomes a scenario document, or the list of everything wrong with it.
+
+use serde_json::{Map, Value};
+
+use super::document::Table;
+use super::limits;
+use super::words::Word;
+use crate::wire::scenario::{
+    Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION, Stack, Workload,
+};
+use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
+
+/// How a scenario is written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// TOML 1.0.
+    Toml,
+    /// JSON.
+    Json,
+}
+
+/// Reads a scenario document.
+///
+/// # Errors
+///
+/// Every fault at once, with its path; a text that is not TOML or JSON at all has only that one.
+pub fn read(text: &str, format: Format) -> Result<Scenario, Faults> {
+    from_value(&parse(text, format)?)
+}
+
+/// Reads a scenario from a parsed document.
+///
+/// # Errors
+///
+/// Every fault at once, with its path.
+pub fn from_value(document: &Value) -> Result<Scenario, Faults> {
+    let mut faults = Faults::default();
+    let Some(mut root) = Table::root(document, &mut faults) else { return Err(faults) };
+    let version = version(&mut root)?;
+    let name = root.text("name", &mut faults).map(String::from);
+    let model = root.required_table("model", &mut faults);
+    let model = model.and_then(|table| model_table(table, &mut faults));
+    let hardware = root.required_table("hardware", &mut faults);
+    let hardware = hardware.and_then(|table| hardware_table(table, &mut faults));
+    let workload = root.required_table("workload", &mut faults);
+    let workload = workload.and_then(|table| workload_table(table, &mut faults));
+    let precision = root.word_or("precision", Precision::WORDS, Precision::Bf16, &mut faults);
+    let optimizer = match root.table("optimizer", &mut faults) {
+        Some(table) => optimizer_table(table, &mut faults),
+        None => Some(Optimizer::default()),
+    };
+    let checkpointing = Checkpointing::WORDS;
+    let checkpointing =
+        root.word_or("checkpointing", checkpointing, Checkpointing::None, &mut faults);
+    let stack = match root.table("stack", &mut faults) {
+        Some(table) => stack_table(table, &mut faults),
+        None => Some(Stack::default()),
+    };
+    root.finish(&mut faults);
+    let scenario = (|| {
+        Some(Scenario {
+            version,
+            name,
+            model: model?,
+            hardware: hardware?,
+            workload: workload?,
+            precision: precision?,
+            optimizer: optimizer?,
+            checkpointing: checkpointing?,
+            stack: stack?,
+        })
+    })();
+    match scenario {
+        Some(scenario) if faults.is_empty() => Ok(scenario),
+        _ => Err(faults),
+    }
+}
+
+/// Reads the text as a document without looking at its fields.
+pub(crate) fn parse(text: &str, format: Format) -> Result<Value, Fault> {
+    let syntax = |message: String| Fault::new("", Rule::Syntax, message);
+    match format {
+        Format::Json => {
+            serde_json::from_str(text).map_err(|error| syntax(format!("this is not JSON: {error}")))
+        }
+        Format::Toml => toml::from_str(text).map_err(|error: toml::de::Error| {
+            let line = error.span().map_or(1, |span| {
+                1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count()
+            });
+            syntax(format!("this is not TOML: {} at line {line}", error.message()))
+        }),
+    }
+}
+
+/// The version comes first: a newer document may differ in everything else.
+fn version(root: &mut Table<'_>) -> Result<u64, Faults> {
+    let mut faults = Faults::default();
+    let supported = SCENARIO_VERSION;
+    let Some(version) = root.required_integer("version", 0..=u64::MAX, &mut faults) else {
+        for fault in &mut faults.0 {
+            *fault = fault.clone().mend("version", supported);
+        }
+        return Err(faults);
+    };
+    if version == supported {
+        return Ok(version);
+    }
+    let message = if supported < version {
+        format!(
+            "this scenario is of version {version}, and this program reads up to {supported}: \
+             it was saved by a newer Tidemark, so update this one"
+        )
+    } else {
+        format!("there is no version {version}; the current one is {supported}")
+    };
+    let fault = Fault::new("version", Rule::Version, message)
+        .arguments([version.to_string(), supported.to_string()]);
+    Err(fault.mend("version", supported).into())
+}
+
+fn model_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Model> {
+    let inline = ["kind", "config"].map(|key| table.value(key).is_some()).contains(&true);
+    let id = table.text("id", faults).map(String::from);
+    let model = if inline {
+        let both = table.value("id").is_some();
+        if both {
+            let path = table.path("id");
+            let message = "give either a catalog `id` or `kind` and `config`, not both";
+            faults.push(Fault::new(path, Rule::Conflict, message));
+        }
+        let kind = table.required_word("kind", ModelKind::WORDS, faults);
+        let config = table.required_table("config", faults).map(|table| portable(table.fields()));
+        kind.zip(config).map(|(kind, config)| Model::Inline { kind, config })
+    } else {
+        if table.value("id").is_none() {
+            let path = table.path("id");
+            let message = "`model.id` is required: a catalog id, or else `kind` and `config`";
+            faults.push(Fault::new(path, Rule::Missing, message));
+        }
+        id.map(|id| Model::Catalog { id })
+    };
+    table.finish(faults);
+    model
+}
+
+/// A `config.json` in a form that TOML can hold too: a null is an absent field, except that
+/// `sliding_window: null`, which turns the window off, becomes 0.
+pub(crate) fn portable(config: &Map<String, Value>) -> Map<String, Value> {
+    let kept = config.iter().filter_map(|(key, value)| match value {
+        Value::Null if key == "sliding_window" => Some((key.clone(), Value::from(0))),
+        other => Some((key.clone(), without_nulls(other)?)),
+    });
+    kept.collect()
+}
+
+fn without_nulls(value: &Value) -> Option<Value> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Object(fields) => {
+            let kept = fields.iter().filter_map(|(key, v)| Some((key.clone(), without_nulls(v)?)));
+            Value::Object(kept.collect())
+        }
+        Value::Array(items) => items.iter().filter_map(without_nulls).collect(),
+        other => other.clone(),
+    })
+}
+
+fn hardware_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Hardware> {
+    let gpu = table.required_text("gpu", faults).map(String::from);
+    let count = table.integer_or("count", limits::GPU_COUNT, 1, faults);
+    let already_used_bytes = table.bytes("already_used_bytes", faults).unwrap_or(0);
+    let process_cap_bytes = table.bytes("process_cap_bytes", faults);
+    table.finish(faults);
+    Some(Hardware { gpu: gpu?, count: count?, already_used_bytes, process_cap_bytes })
+}
+
+fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Workload> {
+    let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, faults);
+    let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, faults);
+    let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, faults);
+    table.finish(faults);
+    Some(Workload { micro_batch: micro_batch?, seq_len: seq_len?, grad_accum: grad_accum? })
+}
+
+fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Optimizer> {
+    let defaults = Optimizer::default();
+    let name = table.word_or("name", Word::WORDS, defaults.name, faults);
+    let implementation =
+        table.word_or("implementation", Word::WORDS, defaults.implementation, faults);
+    let momentum = match table.value("momentum") {
+        Some(_) => table.number_or("momentum", limits::MOMENTUM, 0.0, faults),
+        None => None,
+    };
+    let clip_grad_norm = table.flag_or("clip_grad_norm", defaults.clip_grad_norm, faults);
+    let set_to_none = table.flag_or("set_to_none", defaults.set_to_none, faults);
+    table.finish(faults);
+    Some(Optimizer {
+        name: name?,
+        implementation: implementation?,
+        momentum,
+        clip_grad_norm: clip_grad_norm?,
+        set_to_none: set_to_none?,
+    })
+}
+
+fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Stack> {
+    let defaults = Stack::default();
+    let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
+    let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
+    let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
+    table.finish(faults);
+    Some(Stack { attention: attention?, loss: loss?, alloc_conf: String::from(alloc_conf) })
+}

@@ -1,0 +1,226 @@
+//! Every rule that a scenario must keep, checked at once.
+//!
+//! Out of memory is an answer, never a fault. A fault is a question that no real process could
+//! ask (heads that do not divide), or one that this program cannot answer yet (`unsupported`).
+
+use core::ops::RangeInclusive;
+
+use super::architecture::Architecture;
+use super::config;
+use super::document::range_fault;
+use super::limits;
+use super::parameters::parameters_wide;
+use super::{ValidScenario, notes};
+use crate::catalog::Catalog;
+use crate::units::MIB;
+use crate::wire::model::ModelCard;
+use crate::wire::scenario::{
+    Attention, Hardware, Model, OptimizerName, SCENARIO_VERSION, Workload,
+};
+use crate::wire::{Fault, Faults, GpuProfile, Rule, Scenario};
+
+/// Checks a scenario and looks its ids up.
+///
+/// # Errors
+///
+/// Every broken rule at once, each with its path and, where one is known, a value that mends it.
+pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario, Faults> {
+    let mut faults = Faults::default();
+    if scenario.version != SCENARIO_VERSION {
+        let message = format!("version {} is not {SCENARIO_VERSION}", scenario.version);
+        faults.push(Fault::new("version", Rule::Version, message));
+    }
+    let model = resolve_model(&scenario.model, catalog, &mut faults);
+    let gpu = resolve_gpu(&scenario.hardware, catalog, &mut faults);
+    check_ranges(scenario, &mut faults);
+    check_optimizer(scenario, &mut faults);
+    if let Some(gpu) = gpu {
+        check_memory(&scenario.hardware, gpu, &mut faults);
+    }
+    if let Some(model) = &model {
+        check_positions(&model.architecture, &scenario.workload, &mut faults);
+        check_size(&model.architecture, scenario, &mut faults);
+    }
+    match (model, gpu) {
+        (Some(model), Some(gpu)) if faults.is_empty() => {
+            let mut document = scenario.clone();
+            document.hardware.gpu.clone_from(&gpu.id);
+            if let (Model::Catalog { id }, Some(card)) = (&mut document.model, model.card) {
+                id.clone_from(&card.id);
+            }
+            let outside_pool = catalog.outside_pool(gpu);
+            let notes = notes::notes(&document, &model, gpu, &outside_pool);
+            Ok(ValidScenario {
+                model_name: model.name(scenario),
+                scenario: document,
+                architecture: model.architecture,
+                gpu: gpu.clone(),
+                outside_pool,
+                notes,
+            })
+        }
+        _ => Err(faults),
+    }
+}
+
+/// A model with its shape known.
+pub(super) struct ResolvedModel<'a> {
+    pub(super) architecture: Architecture,
+    /// Its catalog entry, when it has one.
+    pub(super) card: Option<&'a ModelCard>,
+}
+
+impl ResolvedModel<'_> {
+    fn name(&self, scenario: &Scenario) -> String {
+        match (self.card, &scenario.name) {
+            (Some(card), _) => card.name.clone(),
+            (None, Some(name)) => name.clone(),
+            (None, None) => {
+                let millions = parameters_wide(&self.architecture) / 1_000_000;
+                format!("{} with {millions} M parameters", self.architecture.class())
+            }
+        }
+    }
+}
+
+fn resolve_model<'a>(
+    model: &Model,
+    catalog: &'a Catalog,
+    faults: &mut Faults,
+) -> Option<ResolvedModel<'a>> {
+    match model {
+        Model::Catalog { id } => {
+            let Some(card) = catalog.model(id) else {
+                faults.push(catalog.unknown_model("model.id", id));
+                return None;
+            };
+            let architecture = config::architecture(card.kind, &card.config, "model.id", faults)?;
+            Some(ResolvedModel { architecture, card: Some(card) })
+        }
+        Model::Inline { kind, config } => {
+            let architecture = config::architecture(*kind, config, "model.config", faults)?;
+            Some(ResolvedModel { architecture, card: None })
+        }
+    }
+}
+
+fn resolve_gpu<'a>(
+    hardware: &Hardware,
+    catalog: &'a Catalog,
+    faults: &mut Faults,
+) -> Option<&'a GpuProfile> {
+    if hardware.count != 1 {
+        let message = format!(
+            "{} GPUs need a parallel layout, which is not simulated yet; one rank is",
+            hardware.count
+        );
+        let fault = Fault::new("hardware.count", Rule::Unsupported, message)
+            .arguments([hardware.count.to_string()]);
+        faults.push(fault.mend("hardware.count", 1));
+    }
+    let found = catalog.gpu(&hardware.gpu);
+    if found.is_none() {
+        faults.push(catalog.unknown_gpu("hardware.gpu", &hardware.gpu));
+    }
+    found
+}
+
+fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
+    let mut check = |path: &str, value: u64, range: RangeInclusive<u64>| {
+        if !range.contains(&value) {
+            let (low, high) = (range.start().to_string(), range.end().to_string());
+            let fault = range_fault(path, &value.to_string(), &low, &high);
+            faults.push(fault.mend(path, value.clamp(*range.start(), *range.end())));
+        }
+    };
+    let workload = &scenario.workload;
+    check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
+    check("workload.seq_len", workload.seq_len, limits::SEQ_LEN);
+    check("workload.grad_accum", workload.grad_accum, limits::GRAD_ACCUM);
+}
+
+fn check_optimizer(scenario: &Scenario, faults: &mut Faults) {
+    let path = "optimizer.momentum";
+    let Some(momentum) = scenario.optimizer.momentum else { return };
+    if scenario.optimizer.name != OptimizerName::Sgd {
+        let message = "only `sgd` has a momentum; AdamW's betas do not change its memory";
+        let fault = Fault::new(path, Rule::Conflict, message);
+        faults.push(fault.mend(path, serde_json::Value::Null).mend("optimizer.name", "sgd"));
+    }
+    if !limits::MOMENTUM.contains(&momentum) {
+        let fault = range_fault(path, &momentum.to_string(), "0", "1 (1 itself left out)");
+        faults.push(fault.mend(path, 0.9));
+    }
+}
+
+fn check_memory(hardware: &Hardware, gpu: &GpuProfile, faults: &mut Faults) {
+    let card = gpu.usable_mib * MIB;
+    let mut check = |path: &str, bytes: u64, lowest: u64| {
+        if bytes < lowest || card < bytes {
+            let fault =
+                range_fault(path, &bytes.to_string(), &lowest.to_string(), &card.to_string());
+            let mut fault = fault.mend(path, bytes.clamp(lowest, card));
+            fault.message = format!("{} bytes, all the memory of {}", fault.message, gpu.name);
+            faults.push(fault);
+        }
+    };
+    check("hardware.already_used_bytes", hardware.already_used_bytes, 0);
+    if let Some(cap) = hardware.process_cap_bytes {
+        check("hardware.process_cap_bytes", cap, 1);
+    }
+}
+
+/// GPT-2 looks positions up in a table: a longer sequence is an index out of range.
+fn check_positions(architecture: &Architecture, workload: &Workload, faults: &mut Faults) {
+    let Architecture::Gpt2(model) = architecture else { return };
+    if model.positions < workload.seq_len {
+        let path = "workload.seq_len";
+        let message = format!(
+            "the model has a table of {} positions, and {} tokens would index beyond it",
+            model.positions, workload.seq_len
+        );
+        let fault = Fault::new(path, Rule::Conflict, message)
+            .arguments([workload.seq_len.to_string(), model.positions.to_string()])
+            .mend(path, model.positions);
+        faults.push(fault);
+    }
+}
+
+/// Bounds what the simulation must count and do.
+fn check_size(architecture: &Architecture, scenario: &Scenario, faults: &mut Faults) {
+    let Workload { micro_batch, seq_len, grad_accum } = scenario.workload;
+    let passes = architecture.layers().saturating_mul(grad_accum);
+    if limits::LAYER_PASSES_MAX < passes {
+        let path = "workload.grad_accum";
+        let most = (limits::LAYER_PASSES_MAX / architecture.layers()).max(1);
+        let message = format!(
+            "{} layers × {grad_accum} micro-batches are more events than one answer may take; \
+             the peak is the same from 3 micro-batches on",
+            architecture.layers()
+        );
+        let fault = Fault::new(path, Rule::Range, message);
+        let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);
+        faults.push(fault.mend(path, most));
+    }
+    if limits::PARAMETERS_MAX < parameters_wide(architecture) {
+        let message = "more parameters than any machine holds (2^46)";
+        faults.push(Fault::new("model", Rule::Range, message));
+    }
+    let [batch, seq, passes, accum, heads] =
+        [micro_batch, seq_len, passes, grad_accum, architecture.heads()].map(u128::from);
+    let [width, vocab] = [architecture.widest(), architecture.vocab()].map(u128::from);
+    let tokens = batch.saturating_mul(seq);
+    let math = scenario.stack.attention == Attention::Eager || !architecture.flash_head_dim();
+    let scores = if math { heads.saturating_mul(seq) } else { 0 };
+    let step = tokens
+        .saturating_mul(width.saturating_mul(64).saturating_add(scores.saturating_mul(16)))
+        .saturating_mul(passes)
+        .saturating_add(tokens.saturating_mul(vocab).saturating_mul(accum.saturating_mul(16)));
+    if limits::STEP_ELEMENTS_MAX < step {
+        let message = format!(
+            "{micro_batch} sequences of {seq_len} tokens make tensors beyond what can be counted; \
+             no machine holds a fraction of them"
+        );
+        faults.push(Fault::new("workload.seq_len", Rule::Range, message));
+    }
+}

@@ -1,0 +1,89 @@
+//! The words of the format's choices, with what they mean.
+
+use crate::wire::ModelKind;
+use crate::wire::scenario::{
+    Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
+};
+
+/// A choice that files write as a word.
+pub trait Word: Copy + PartialEq + Sized + 'static {
+    /// Every choice with its word, in the order shown to people.
+    const WORDS: &'static [(&'static str, Self)];
+
+    /// The word in files.
+    fn word(self) -> &'static str {
+        let found = Self::WORDS.iter().find(|(_, choice)| *choice == self);
+        found.map_or("", |(word, _)| word)
+    }
+}
+
+impl Word for ModelKind {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Llama.word(), Self::Llama),
+        (Self::Qwen2.word(), Self::Qwen2),
+        (Self::Qwen3.word(), Self::Qwen3),
+        (Self::Mistral.word(), Self::Mistral),
+        (Self::Gpt2.word(), Self::Gpt2),
+    ];
+}
+
+impl Word for Precision {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("bf16", Self::Bf16),
+        ("amp_bf16", Self::AmpBf16),
+        ("amp_fp16", Self::AmpFp16),
+        ("fp32", Self::Fp32),
+    ];
+}
+
+impl Word for OptimizerName {
+    const WORDS: &'static [(&'static str, Self)] = &[("adamw", Self::Adamw), ("sgd", Self::Sgd)];
+}
+
+impl Word for Implementation {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("foreach", Self::Foreach), ("fused", Self::Fused), ("loop", Self::Loop)];
+}
+
+impl Word for Checkpointing {
+    const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("full", Self::Full)];
+}
+
+impl Word for Attention {
+    const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
+}
+
+impl Word for Loss {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("transformers5", Self::Transformers5),
+        ("transformers4", Self::Transformers4),
+        ("fused_linear", Self::FusedLinear),
+        ("chunked", Self::Chunked),
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use core::fmt::Debug;
+
+    use serde::Serialize;
+
+    use super::*;
+
+    #[test]
+    fn words_are_those_that_serde_writes() {
+        fn check<T: Word + Serialize + Debug>() {
+            for (word, choice) in T::WORDS {
+                assert_eq!(serde_json::to_value(choice).unwrap(), *word, "{choice:?}");
+                assert_eq!(Word::word(*choice), *word);
+            }
+        }
+        check::<ModelKind>();
+        check::<Precision>();
+        check::<OptimizerName>();
+        check::<Implementation>();
+        check::<Checkpointing>();
+        check::<Attention>();
+        check::<Loss>();
+    }
+}

@@ -1,0 +1,31 @@
+//! What a reader should know although nothing is wrong.
+
+use serde::{Deserialize, Serialize};
+
+/// What a note is about; the page translates by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Topic {
+    /// Sequences are longer than the model was made for.
+    PositionsExceeded,
+    /// No job on this GPU model was ever measured.
+    NeverMeasured,
+    /// Some of the GPU's figures were not verified at the source.
+    UnverifiedGpu,
+    /// Some of the model's fields were not verified at the source.
+    UnverifiedModel,
+}
+
+/// A remark on a scenario that is simulated nevertheless.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Where: dotted field path.
+    pub path: String,
+    /// What it is about.
+    pub topic: Topic,
+    /// The remark in one English sentence.
+    pub message: String,
+    /// Its values, for translated sentences.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<String>,
+}
