@@ -42,19 +42,26 @@ const UNKNOWN: Cost = Cost { python: 11_900, node: 18_700, inner: 9_500 };
 /// Host µs for each operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostClock {
-    scale: f64,
+    /// Factor in 1/65,536.
+    scale: u64,
 }
 
 impl Default for HostClock {
     fn default() -> Self {
-        Self { scale: 1.0 }
+        Self::scaled(1.0)
     }
 }
 
 impl HostClock {
-    /// A host that takes `factor` times as long as the measured one for everything.
+    /// A host that takes `factor` times as long as the measured one for everything; factors are
+    /// kept to 1/65,536, from 0 up to 2¹⁶.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float-to-integer cast saturates, and the clamp keeps the range"
+    )]
     pub const fn scaled(factor: f64) -> Self {
-        Self { scale: factor }
+        Self { scale: (factor.clamp(0.0, 65_536.0) * 65_536.0) as u64 }
     }
 
     /// Time from the start of issuing `work` to the start of issuing the next, without waiting.
@@ -71,7 +78,7 @@ impl HostClock {
 
     #[inline]
     fn scaled_nanos(self, ns: u32) -> Nanos {
-        Nanos::from_seconds(f64::from(ns) * self.scale / 1e9)
+        Nanos::new((u64::from(ns) * self.scale) >> 16)
     }
 }
 

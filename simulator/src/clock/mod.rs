@@ -10,9 +10,11 @@
 mod attention;
 mod gemm;
 mod host;
+mod measured;
 mod memory;
 mod rates;
 mod replay;
+mod tables;
 mod work;
 
 pub use host::HostClock;
@@ -25,6 +27,7 @@ pub use work::{
 use crate::units::Nanos;
 use crate::wire::GpuProfile;
 use crate::wire::report::TimeMode;
+use measured::Measured;
 use rates::RatePair;
 
 /// Whether fp32 products may run as TF32: PyTorch's two switches.
@@ -48,34 +51,44 @@ impl Tf32 {
 pub struct Clock {
     rates: RatePair,
     host: HostClock,
-    mode: TimeMode,
+    measured: Option<Measured>,
 }
 
 impl Clock {
     /// Datasheet rates and general efficiencies.
     pub fn nominal(gpu: &GpuProfile, tf32: Tf32) -> Self {
-        Self {
-            rates: RatePair::new(gpu, tf32),
-            host: HostClock::default(),
-            mode: TimeMode::Nominal,
-        }
+        let rates = RatePair::new(gpu, tf32);
+        Self { rates, host: HostClock::default(), measured: None }
+    }
+
+    /// Rates measured on this GPU model; `None` where none were.
+    pub fn measured(gpu: &GpuProfile, tf32: Tf32) -> Option<Self> {
+        let nominal = Self::nominal(gpu, tf32);
+        let measured = Measured::of(&gpu.id, &nominal.rates)?;
+        Some(Self { measured: Some(measured), ..nominal })
+    }
+
+    /// Measured rates where this GPU model has them, else nominal ones.
+    pub fn best(gpu: &GpuProfile, tf32: Tf32) -> Self {
+        Self::measured(gpu, tf32).unwrap_or_else(|| Self::nominal(gpu, tf32))
     }
 
     /// The same device beside another host.
     #[must_use]
-    pub const fn with_host(mut self, host: HostClock) -> Self {
+    pub fn with_host(mut self, host: HostClock) -> Self {
         self.host = host;
         self
     }
 
     /// Where device times come from.
     pub const fn mode(&self) -> TimeMode {
-        self.mode
+        if self.measured.is_some() { TimeMode::Measured } else { TimeMode::Nominal }
     }
 
     /// How long the device runs `work`; zero for host-only work.
     pub fn device(&self, work: &Work) -> Nanos {
-        Nanos::from_seconds(nominal_seconds(&self.rates, work))
+        let ratio = self.measured.as_ref().map_or(1.0, |measured| measured.ratio(work));
+        Nanos::from_seconds(nominal_seconds(&self.rates, work) * ratio)
     }
 
     /// How long the host takes to issue `work`.
@@ -115,6 +128,11 @@ fn nominal_seconds(rates: &RatePair, work: &Work) -> f64 {
         WorkClass::Host(_) | WorkClass::Synchronize => 0.0,
     }
 }
+
+#[cfg(test)]
+mod check;
+#[cfg(test)]
+mod check_host;
 
 #[cfg(test)]
 mod tests {

@@ -28,10 +28,7 @@ impl Memo {
     fn device_ns(&mut self, clock: &Clock, work: &Work) -> u64 {
         // The device does not care who issues.
         let key = Work { issue: Issue::Inner, ..*work };
-        let mixed = key.flops.wrapping_mul(0x9E37_79B9_7F4A_7C15)
-            ^ key.bytes.wrapping_mul(0xC2B2_AE3D_27D4_EB4F)
-            ^ u64::from(key.kernels);
-        let slot = &mut self.slots[usize::from((mixed >> 48) as u16) % MEMO_SLOTS];
+        let slot = &mut self.slots[usize::from((key.fingerprint() >> 48) as u16) % MEMO_SLOTS];
         match slot {
             Some((known, ns)) if *known == key => *ns,
             _ => {

@@ -382,6 +382,33 @@ impl Work {
         }
     }
 
+    /// A number that differs between works that differ, mostly: for tables of known works.
+    pub(super) fn fingerprint(&self) -> u64 {
+        const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
+        let (class, size) = match self.class {
+            WorkClass::Matmul { m, n, pass, .. } => {
+                (pass as u64, u64::from(m) << 32 | u64::from(n))
+            }
+            WorkClass::Attention { q_len, backward, .. } => {
+                (4 + u64::from(backward), u64::from(q_len))
+            }
+            WorkClass::Convolution { in_channels, pass, .. } => {
+                (8 + pass as u64, u64::from(in_channels))
+            }
+            WorkClass::Elementwise(kind) => (16 + kind as u64, 0),
+            WorkClass::Reduction { kind, rows, .. } => (32 + kind as u64, u64::from(rows)),
+            WorkClass::Index(kind) => (48 + kind as u64, 0),
+            WorkClass::Optimizer { kind, tensors } => (52 + kind as u64, u64::from(tensors)),
+            WorkClass::Transfer(link) => (56 + link as u64, 0),
+            WorkClass::Host(_) | WorkClass::Synchronize => (63, 0),
+        };
+        let mut mixed = (class << 8 | self.number as u64).wrapping_mul(MIX) ^ self.bytes;
+        for word in [self.flops, size, u64::from(self.kernels)] {
+            mixed = mixed.wrapping_mul(MIX).rotate_left(29) ^ word;
+        }
+        mixed.wrapping_mul(MIX)
+    }
+
     /// The same work with another number of kernel launches.
     #[must_use]
     pub const fn with_kernels(mut self, kernels: u16) -> Self {
