@@ -144,6 +144,7 @@ mod tests {
         GpuProfile {
             id: "h200-sxm".to_owned(),
             name: "H200 SXM".to_owned(),
+            aliases: Vec::new(),
             vendor: "NVIDIA".to_owned(),
             architecture: "Hopper".to_owned(),
             compute_capability: Some("9.0".to_owned()),
