@@ -1,0 +1,130 @@
+//! The memory timeline: one step's memory, stacked by category, over time or events.
+//!
+//! ```text
+//! view_model   pure: curves, axes, columns, hit test, marks    ─┬─►  canvas   (the page)
+//! words        what it says                                     └─►  svg      (files, reports)
+//! chart        state of a mounted chart and when it draws
+//! interaction  pointer, wheel, keys  ─►  View
+//! toolbar, tooltip, readout, alternative: HTML around the canvas
+//! ```
+
+pub mod view_model;
+pub mod words;
+
+pub mod palette;
+pub mod svg;
+
+pub mod context;
+pub mod export;
+
+mod alternative;
+mod canvas;
+mod chart;
+mod interaction;
+mod readout;
+mod swatch;
+mod theme;
+mod toolbar;
+mod tooltip;
+
+use std::sync::Arc;
+
+use leptos::prelude::*;
+
+use alternative::Alternative;
+use chart::{Chart, Same};
+use interaction::Interaction;
+use readout::{Legend, Readout};
+use toolbar::Toolbar;
+use tooltip::Tooltip;
+use view_model::format::size;
+use view_model::tip::phase_of;
+use words::fill;
+
+pub use context::TimelineSettings;
+pub use view_model::{Axis, Curves, TimelineData, View, YScale, live_at};
+
+/// The memory timeline.
+#[component]
+pub fn TimelineChart(
+    /// The step to show.
+    #[prop(into)]
+    data: Signal<Option<Arc<TimelineData>>>,
+    /// Window, axes, cursor and pins.
+    view: RwSignal<View>,
+    /// The lit tensor, shared with the tables.
+    hovered_tensor: RwSignal<Option<u32>>,
+    /// Called when the tensor search is wanted.
+    #[prop(optional)]
+    on_search: Option<Callback<()>>,
+) -> impl IntoView {
+    let chart = Chart::new(data, view, hovered_tensor, on_search);
+    view! {
+        <section class="timeline">
+            <Toolbar chart />
+            <Plot chart />
+            <Show when=move || chart.as_table.get()>
+                <Alternative chart />
+            </Show>
+            <Readout chart />
+            <Legend chart />
+        </section>
+    }
+}
+
+/// The canvases with everything that can be done on them.
+#[component]
+fn Plot(chart: Chart) -> impl IntoView {
+    let hands = Interaction::new(chart);
+    let words = chart.settings.words;
+    view! {
+        <div
+            node_ref=chart.root
+            class="tl-plot"
+            class:tl-away=move || chart.as_table.get()
+            tabindex="0"
+            role="application"
+            aria-roledescription=move || words.get().chart_role
+            aria-label=move || summary(chart)
+            aria-describedby="tl-keys"
+            on:keydown=move |event| hands.key_down(&event)
+        >
+            <canvas node_ref=chart.below aria-hidden="true"></canvas>
+            <canvas
+                node_ref=chart.above
+                aria-hidden="true"
+                on:pointerdown=move |event| hands.pointer_down(&event)
+                on:pointermove=move |event| hands.pointer_move(&event)
+                on:pointerup=move |event| hands.pointer_up(&event)
+                on:pointercancel=move |event| hands.pointer_up(&event)
+                on:pointerleave=move |_| hands.pointer_leave()
+                on:wheel=move |event| hands.wheel(&event)
+                on:dblclick=move |_| hands.double_click()
+            ></canvas>
+            <Tooltip chart />
+            <p id="tl-keys" class="tl-unseen">
+                {move || words.get().keys_hint}
+            </p>
+        </div>
+    }
+}
+
+/// The chart in one sentence.
+fn summary(chart: Chart) -> String {
+    let voice = chart.settings.voice();
+    let Some(Same(curves)) = chart.curves.get() else { return voice.words.empty.to_owned() };
+    let peak = curves.data.peak_event;
+    let state = (peak as usize + 1).min(curves.n_states() - 1);
+    let whole = curves.extremes(0..=curves.n_states() - 1);
+    let phase = phase_of(&curves, peak).map(|phase| voice.words.phase(phase.kind));
+    let bytes = |bytes: u64| size(bytes, voice.unit);
+    fill(
+        voice.words.chart,
+        &[
+            &bytes(curves.live(state)),
+            phase.unwrap_or_default(),
+            &bytes(curves.floor_bytes() + whole.high_reserved),
+            &bytes(curves.data.capacity_bytes),
+        ],
+    )
+}

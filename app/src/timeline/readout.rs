@@ -1,0 +1,193 @@
+//! Below the chart: the state at the cursor, the pinned tensor, the selection, and the legend.
+
+use std::time::Duration;
+
+use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
+use leptos::prelude::*;
+use simulator::wire::timeline::Category;
+
+use super::chart::{Chart, Same};
+use super::swatch::swatch_class;
+use super::view_model::format::{nanoseconds, signed_size, size};
+use super::view_model::range::totals;
+use super::view_model::scene::Ink;
+use super::view_model::tip::{legend, readout, tensor_name};
+use super::view_model::{Curves, View};
+use super::words::fill;
+
+/// How long the cursor must rest before a screen reader hears of it.
+const REST: Duration = Duration::from_millis(400);
+
+/// The event that the read-outs describe: the cursor's, else the peak's.
+fn described(curves: &Curves, view: &View) -> u32 {
+    view.cursor_event.unwrap_or(curves.data.peak_event)
+}
+
+/// The state at the cursor in one line.
+#[component]
+pub(super) fn Readout(chart: Chart) -> impl IntoView {
+    let text = Memo::new(move |_| {
+        let Same(curves) = chart.curves.get()?;
+        let event = described(&curves, &chart.view.get());
+        Some(readout(&curves, event, chart.settings.voice()))
+    });
+    let pinned = Memo::new(move |_| {
+        let Same(curves) = chart.curves.get()?;
+        let tensor = chart.view.get().pinned.filter(|&tensor| curves.has_tensor(tensor))?;
+        let unit = chart.settings.unit.get();
+        let name = tensor_name(&curves, tensor);
+        Some(format!("{name} · {}", size(curves.bytes(tensor), unit)))
+    });
+    let words = chart.settings.words;
+    view! {
+        <p class="tl-readout">
+            {move || text.get().unwrap_or_else(|| words.get().empty.to_owned())}
+            {move || {
+                pinned
+                    .get()
+                    .map(|text| {
+                        view! {
+                            <span class="tl-chip">
+                                {words.get().pinned} ": " {text}
+                                <button
+                                    type="button"
+                                    class="tl-clear"
+                                    aria-label=words.get().clear
+                                    on:click=move |_| {
+                                        chart.look(View { pinned: None, ..chart.view.get_untracked() });
+                                    }
+                                >
+                                    "×"
+                                </button>
+                            </span>
+                        }
+                    })
+            }}
+        </p>
+        <Selection chart />
+        <Announcer chart text />
+    }
+}
+
+/// Totals over the selected events.
+#[component]
+fn Selection(chart: Chart) -> impl IntoView {
+    let text = Memo::new(move |_| {
+        let Same(curves) = chart.curves.get()?;
+        let totals = totals(&curves, chart.view.get().selection?)?;
+        let words = chart.settings.words.get();
+        let unit = chart.settings.unit.get();
+        let bytes = |bytes: u64, count: u64, text: &str| {
+            fill(text, &[&size(bytes, unit), &count.to_string()])
+        };
+        let parts = [
+            fill(words.selection, &[&totals.events.to_string(), &nanoseconds(totals.length_ns)]),
+            bytes(totals.allocated_bytes, totals.allocations, words.allocated_in),
+            bytes(totals.freed_bytes, totals.frees, words.freed_in),
+            fill(words.net, &[&signed_size(totals.net_bytes, unit)]),
+            fill(words.highest, &[&size(totals.peak_live_bytes, unit)]),
+        ];
+        Some(parts.join(" · "))
+    });
+    let words = chart.settings.words;
+    move || {
+        text.get().map(|text| {
+            view! {
+                <p class="tl-readout tl-selection" role="status">
+                    {text}
+                    <button
+                        type="button"
+                        class="tl-button tl-text"
+                        on:click=move |_| {
+                            let view = chart.view.get_untracked();
+                            if let Some((first, last)) = view.selection {
+                                let window = (f64::from(first), f64::from(last) + 1.0);
+                                chart.look(view.with_window(window));
+                            }
+                        }
+                    >
+                        {words.get().zoom_to_selection}
+                    </button>
+                    <button
+                        type="button"
+                        class="tl-button tl-text"
+                        on:click=move |_| {
+                            chart.look(View { selection: None, ..chart.view.get_untracked() });
+                        }
+                    >
+                        {words.get().clear}
+                    </button>
+                </p>
+            }
+        })
+    }
+}
+
+/// Tells screen readers where the cursor came to rest.
+#[component]
+fn Announcer(chart: Chart, text: Memo<Option<String>>) -> impl IntoView {
+    let said = RwSignal::new(String::new());
+    let waiting = StoredValue::new(None::<TimeoutHandle>);
+    let stop = move || {
+        waiting.try_update_value(|waiting| {
+            if let Some(handle) = waiting.take() {
+                handle.clear();
+            }
+        });
+    };
+    Effect::new(move |_| {
+        let text = text.get();
+        let is_held = chart.view.get().cursor_held;
+        stop();
+        // A pointer that passes over is not worth a word.
+        if let Some(text) = text.filter(|_| is_held) {
+            let say = move || {
+                said.try_set(text);
+            };
+            waiting.set_value(set_timeout_with_handle(say, REST).ok());
+        }
+    });
+    on_cleanup(stop);
+    view! { <p class="tl-unseen" aria-live="polite">{said}</p> }
+}
+
+/// Colours, names, and bytes at the cursor.
+#[component]
+pub(super) fn Legend(chart: Chart) -> impl IntoView {
+    let entries = Memo::new(move |_| {
+        let Some(Same(curves)) = chart.curves.get() else { return Vec::new() };
+        let event = described(&curves, &chart.view.get());
+        let state = (event as usize + 1).min(curves.n_states() - 1);
+        let words = chart.settings.words.get();
+        let mut entries = Vec::from([(
+            Ink::OutsidePool,
+            words.category(Category::OutsidePool),
+            curves.floor_bytes(),
+        )]);
+        let bands = legend(&curves, state).into_iter();
+        entries.extend(bands.map(|(band, bytes)| (Ink::Band(band), words.band(band), bytes)));
+        let slack = curves.reserved(state) - curves.live(state);
+        entries.push((Ink::Slack, words.category(Category::Slack), slack));
+        entries
+    });
+    let unit = chart.settings.unit;
+    view! {
+        <ul class="tl-legend" aria-label=move || chart.settings.words.get().legend>
+            {move || {
+                entries
+                    .get()
+                    .into_iter()
+                    .map(|(ink, name, bytes)| {
+                        view! {
+                            <li class:tl-zero=bytes == 0>
+                                <span class=swatch_class(ink)></span>
+                                {name}
+                                <b>{size(bytes, unit.get())}</b>
+                            </li>
+                        }
+                    })
+                    .collect_view()
+            }}
+        </ul>
+    }
+}
