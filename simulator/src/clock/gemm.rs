@@ -79,29 +79,39 @@ pub(super) fn matmul_seconds(rates: &Rates, gemm: Gemm, number: Number, bytes: u
     best
 }
 
+/// Channels per group below which a convolution does not use the matrix units.
+const DEPTHWISE: u16 = 16;
+
 /// Seconds of a convolution: the implicit product that cuDNN's kernels compute, per group.
 ///
 /// Output pixels × output channels, reduction over input channels × kernel area. Channels-first
-/// data pays two layout changes at memory speed (cuDNN's tensor-core kernels are channels-last).
+/// data is first transposed and then transposed back, unless the kernel is 1 × 1 (cuDNN's
+/// tensor-core kernels are channels-last: cuDNN developer guide, "tensor layouts", 2024).
+/// Depth-wise kernels stream, and compute on the vector units at a quarter of their rate.
 pub(super) fn convolution_seconds(
     rates: &Rates,
     class: WorkClass,
     number: Number,
     bytes: u64,
 ) -> f64 {
-    let WorkClass::Convolution { channels_last, groups, .. } = class else { return 0.0 };
-    let Some(gemm) = implicit_gemm(class) else { return 0.0 };
-    // Depth-wise kernels do not use the matrix units: they stream.
-    let product = if groups > 1 && gemm.k < 64 {
-        RAMP + as_f64(bytes) / (rates.memory * STREAM)
-            + as_f64(gemm.flops()) / (0.25 * rates.vector)
-    } else {
-        matmul_seconds(rates, gemm, number, bytes)
+    let WorkClass::Convolution { channels_last, groups, in_channels, kernel_height, .. } = class
+    else {
+        return 0.0;
     };
-    let layout =
-        if channels_last { 0.0 } else { as_f64(bytes) / (rates.memory * STREAM) + 2.0 * RAMP };
-    product + layout
+    let Some(gemm) = implicit_gemm(class) else { return 0.0 };
+    let stream = as_f64(bytes) / (rates.memory * STREAM);
+    if groups > 1 && in_channels / groups < DEPTHWISE {
+        return RAMP + stream + as_f64(gemm.flops()) / (0.25 * rates.vector);
+    }
+    let product = matmul_seconds(rates, gemm, number, bytes);
+    if channels_last || kernel_height == 1 {
+        return product;
+    }
+    product + 2.0 * stream / TRANSPOSE + 2.0 * RAMP
 }
+
+/// Share of the streaming bandwidth that a transposing copy reaches (general: one side is strided).
+const TRANSPOSE: f64 = 0.75;
 
 /// The product that a convolution is, one per group.
 pub(super) fn implicit_gemm(class: WorkClass) -> Option<Gemm> {

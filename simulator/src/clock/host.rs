@@ -32,7 +32,8 @@ const NODE_NS: u32 = 9_200;
 const MODULE_NS: u32 = 5_100;
 /// A further kernel launch inside one operation: `zeros` − `empty`, less the call of `fill_`.
 const LAUNCH_NS: u32 = 4_500;
-/// From the launch call to the kernel's start on an idle device, ns (general: 3 to 6 µs on CUDA).
+/// From the launch call to the kernel's start on an idle device, ns (a launch takes 4 to 5 µs:
+/// stackoverflow.com/q/53970187, 2018-12).
 pub(super) const LATENCY_NS: u64 = 4_500;
 /// What the host pays beyond waiting when it synchronises, ns (general: an event's round trip).
 const SYNCHRONIZE_NS: u32 = 10_000;

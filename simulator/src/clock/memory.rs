@@ -33,10 +33,9 @@ fn pointwise_cost(kind: Pointwise) -> Cost {
     match kind {
         Pointwise::Binary | Pointwise::Narrow => cost(6.0, 1.0, 3.0),
         Pointwise::Unary | Pointwise::Copy => cost(5.0, 1.0, 2.0),
-        Pointwise::Silu | Pointwise::Tanh => cost(20.0, 1.0, 2.0),
-        Pointwise::Gelu => cost(40.0, 1.0, 2.0),
-        Pointwise::GeluTanh => cost(30.0, 1.0, 2.0),
-        Pointwise::Dropout => cost(40.0, 1.0, 2.5),
+        Pointwise::Silu | Pointwise::Tanh | Pointwise::GeluTanh => cost(20.0, 1.0, 2.0),
+        Pointwise::Gelu => cost(25.0, 1.0, 2.0),
+        Pointwise::Dropout => cost(32.0, 0.8, 2.5),
         Pointwise::Widen => cost(6.0, 0.5, 3.0),
         Pointwise::Strided => cost(12.0, 0.75, 2.0),
     }
@@ -69,30 +68,55 @@ pub(super) fn reduce_seconds(
 ) -> f64 {
     let long = cols > 1024;
     let plane = as_f64(u64::from(rows) * u64::from(cols) * number.size());
-    let (again, ramps, instructions) = match kind {
-        Reduce::Last | Reduce::First | Reduce::All => (0.0, 1.0, 8.0),
-        Reduce::LayerNorm | Reduce::RmsNorm => (1.0, 1.0, 20.0),
-        Reduce::LayerNormBackward | Reduce::RmsNormBackward => (2.0, 3.0, 30.0),
-        Reduce::Softmax | Reduce::LogSoftmax if long => (2.0, 1.0, 40.0),
-        Reduce::SoftmaxBackward | Reduce::LogSoftmaxBackward if long => (1.0, 1.0, 40.0),
-        Reduce::Softmax
-        | Reduce::LogSoftmax
-        | Reduce::SoftmaxBackward
-        | Reduce::LogSoftmaxBackward => (0.0, 1.0, 40.0),
-        Reduce::BatchNorm | Reduce::BatchNormBackward => (1.0, 2.0, 15.0),
-        Reduce::Pool => (0.0, 1.0, 15.0),
-    };
+    let Pattern { again, ramps, instructions, share } = pattern(kind, long);
     let row = f64::from(cols) * as_f64(number.size());
     let in_flight = 2.0 * rates.processors * row;
-    let again_rate = if in_flight <= rates.cache_bytes && kind != Reduce::BatchNorm {
-        rates.cache
-    } else {
-        rates.memory * STREAM
-    };
-    let stream = as_f64(bytes) / (rates.memory * STREAM) + again * plane / again_rate;
+    let memory = rates.memory * STREAM * share * parallel_share(rates, kind, rows);
+    let again_rate = if in_flight <= rates.cache_bytes { rates.cache.max(memory) } else { memory };
+    let stream = as_f64(bytes) / memory + again * plane / again_rate;
     let elements = plane / as_f64(number.size());
     let issue = elements * instructions / (rates.vector / 2.0 * ISSUE);
     ramps * RAMP + soft_max(stream, issue)
+}
+
+/// How a reduction goes over its input.
+struct Pattern {
+    /// Further passes over the input.
+    again: f64,
+    /// Launches and barriers, in ramps.
+    ramps: f64,
+    /// Instructions per element.
+    instructions: f64,
+    /// Share of the streaming bandwidth: barriers between passes leave memory idle.
+    share: f64,
+}
+
+fn pattern(kind: Reduce, long: bool) -> Pattern {
+    let of = |again, ramps, instructions, share| Pattern { again, ramps, instructions, share };
+    match kind {
+        Reduce::Last | Reduce::First | Reduce::All => of(0.0, 2.0, 8.0, 0.95),
+        Reduce::LayerNorm => of(1.0, 3.0, 20.0, 0.8),
+        Reduce::RmsNorm => of(1.0, 1.0, 20.0, 0.95),
+        Reduce::LayerNormBackward | Reduce::RmsNormBackward => of(2.0, 5.0, 30.0, 0.9),
+        Reduce::Softmax | Reduce::LogSoftmax if long => of(2.0, 1.0, 30.0, 1.0),
+        Reduce::SoftmaxBackward | Reduce::LogSoftmaxBackward if long => of(1.0, 1.0, 30.0, 0.9),
+        Reduce::Softmax
+        | Reduce::LogSoftmax
+        | Reduce::SoftmaxBackward
+        | Reduce::LogSoftmaxBackward => of(0.0, 1.0, 30.0, 1.0),
+        Reduce::BatchNorm | Reduce::BatchNormBackward => of(1.0, 2.0, 15.0, 0.7),
+        Reduce::Pool => of(0.0, 1.0, 15.0, 0.9),
+    }
+}
+
+/// Batch norm gives a channel to a block: fewer channels than multiprocessors leave some idle.
+fn parallel_share(rates: &Rates, kind: Reduce, rows: u32) -> f64 {
+    match kind {
+        Reduce::BatchNorm | Reduce::BatchNormBackward => {
+            (f64::from(rows) / rates.processors).min(1.0)
+        }
+        _ => 1.0,
+    }
 }
 
 /// Seconds of an indexed access. Rows are gathered at streaming speed; scattered writes and sorts
@@ -108,12 +132,13 @@ pub(super) fn index_seconds(rates: &Rates, kind: Index, bytes: u64) -> f64 {
 }
 
 /// Seconds of an optimizer's operation: streams over several tensors at once. Multi-tensor kernels
-/// give every block one chunk of 65,536 elements, so they keep 0.9 of the streaming rate (general).
+/// give every block one chunk of 65,536 elements and read three to seven streams at once, which
+/// costs 15 to 25 % of the streaming rate (general).
 pub(super) fn update_seconds(rates: &Rates, kind: Update, bytes: u64, kernels: u16) -> f64 {
     let share = match kind {
-        Update::Foreach => 0.9,
-        Update::Fused => 0.85,
-        Update::Single => 1.0,
+        Update::Foreach => 0.85,
+        Update::Fused => 0.75,
+        Update::Single => 0.9,
     };
     f64::from(kernels) * RAMP + as_f64(bytes) / (rates.memory * STREAM * share)
 }
