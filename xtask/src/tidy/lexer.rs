@@ -102,6 +102,11 @@ pub(super) fn without_tests(source: &str) -> &str {
     &source[..cut.unwrap_or(source.len())]
 }
 
+/// Whether a file holds nothing but unit tests.
+pub(super) fn is_test_file(path: &str) -> bool {
+    path.ends_with("tests.rs") || path.contains("tests/")
+}
+
 /// A function with a body: its lines, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Function {
