@@ -1,8 +1,6 @@
 //! Every data file is an entry, and every entry is right.
 
 use super::*;
-use crate::scenario::{Architecture, parameters, validate};
-use crate::wire::scenario::Model;
 
 #[test]
 fn every_data_file_is_an_entry_with_its_own_id() {
@@ -37,19 +35,6 @@ fn names_and_aliases_lead_to_one_entry() {
     assert_eq!(catalog.gpu("nvidia h200").unwrap().id, "h200-sxm");
     assert_eq!(catalog.gpu("RTX 4090").unwrap().id, "rtx-4090");
     assert_eq!(catalog.model("Meta-Llama/Llama-3.2-1B").unwrap().id, "llama-3.2-1b");
-}
-
-#[test]
-fn computed_parameters_equal_the_published_ones() {
-    let catalog = Catalog::builtin();
-    let mut scenario = crate::scenario::presets().remove(0).scenario;
-    scenario.workload.seq_len = 1024;
-    for card in &catalog.models {
-        scenario.model = Model::Catalog { id: card.id.clone() };
-        let valid = validate(&scenario, &catalog).unwrap();
-        let computed = parameters(valid.architecture());
-        assert_eq!(Some(computed), card.published_parameters, "{}", card.id);
-    }
 }
 
 #[test]
@@ -94,20 +79,4 @@ fn memory_outside_the_pool_is_taken_over_with_a_wider_band() {
     assert!(h200.band < h100.band && h100.band < mi300x.band);
     assert!(h100.source.contains("H200"));
     assert!(!Catalog::default().outside_pool(catalog.gpu("h100-sxm").unwrap()).measured);
-}
-
-#[test]
-fn sliding_windows_are_as_the_cards_say() {
-    let catalog = Catalog::builtin();
-    let window = |id: &str| {
-        let mut scenario = crate::scenario::presets().remove(0).scenario;
-        scenario.model = Model::Catalog { id: id.to_owned() };
-        match validate(&scenario, &catalog).unwrap().architecture() {
-            Architecture::Llama(model) => model.sliding_window.clone().map(|w| w.tokens),
-            Architecture::Gpt2(_) => None,
-        }
-    };
-    assert_eq!(window("mistral-7b-v0.1"), Some(4096));
-    assert_eq!(window("mistral-7b-v0.3"), None);
-    assert_eq!(window("qwen2.5-7b"), None);
 }

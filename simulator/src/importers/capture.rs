@@ -46,6 +46,10 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let name = table.text("id", &mut faults).map(str::to_owned);
     check_unsupported(&mut table, &mut faults);
     let model = model(&mut table, &mut faults);
+    if !faults.is_empty() {
+        // Whatever else such a case says, it is in terms of another program.
+        return Err(faults);
+    }
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, &mut faults);
     let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, &mut faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);

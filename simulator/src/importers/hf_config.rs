@@ -65,6 +65,8 @@ fn kind(path: &str, fields: &Map<String, Value>) -> Result<ModelKind, Fault> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const LLAMA: &str = r#"{
@@ -142,5 +144,13 @@ mod tests {
             r#"{"model_type": "llama", "num_attention_heads": 7, "num_key_value_heads": 3}"#,
             &[("num_attention_heads", Rule::Divisible), ("num_key_value_heads", Rule::Divisible)],
         );
+    }
+
+    proptest! {
+        #[test]
+        fn every_text_and_every_cut_has_an_answer(text in ".{0,80}", cut in 0..LLAMA.len()) {
+            prop_assert!(hf_config(&text).is_err());
+            prop_assert!(LLAMA.get(..cut).is_none_or(|part| hf_config(part).is_err()));
+        }
     }
 }

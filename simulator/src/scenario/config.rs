@@ -14,7 +14,7 @@ use crate::catalog::slip;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
 /// Fields that describe a model or a mode that the built-in programs do not have.
-const UNSUPPORTED: [(&str, &str); 20] = [
+const UNSUPPORTED: [(&str, &str); 19] = [
     ("quantization_config", "quantised weights are not simulated"),
     ("num_local_experts", MIXTURE),
     ("num_experts", MIXTURE),
@@ -34,7 +34,6 @@ const UNSUPPORTED: [(&str, &str); 20] = [
     ("text_config", "this is a multimodal model; give its text model's fields"),
     ("vision_config", "vision towers are not simulated"),
     ("audio_config", "audio towers are not simulated"),
-    ("partial_rotary_factor", "partial rotary embedding is not simulated"),
 ];
 const MIXTURE: &str = "mixtures of experts are not simulated";
 

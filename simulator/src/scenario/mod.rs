@@ -22,6 +22,11 @@ pub use validate::validate;
 pub use words::Word;
 pub use write::{to_json, to_toml};
 
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+
 pub(crate) use document::{Table, missing, type_fault};
 pub(crate) use read::{parse, portable};
 

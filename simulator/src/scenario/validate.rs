@@ -11,6 +11,7 @@ use super::document::range_fault;
 use super::limits;
 use super::parameters::parameters_wide;
 use super::{ValidScenario, notes};
+use crate::allocator::{ProcessLimit, Settings};
 use crate::catalog::Catalog;
 use crate::units::MIB;
 use crate::wire::model::ModelCard;
@@ -34,6 +35,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     let gpu = resolve_gpu(&scenario.hardware, catalog, &mut faults);
     check_ranges(scenario, &mut faults);
     check_optimizer(scenario, &mut faults);
+    check_alloc_conf(scenario, &mut faults);
     if let Some(gpu) = gpu {
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
@@ -150,6 +152,25 @@ fn check_optimizer(scenario: &Scenario, faults: &mut Faults) {
     if !limits::MOMENTUM.contains(&momentum) {
         let fault = range_fault(path, &momentum.to_string(), "0", "1 (1 itself left out)");
         faults.push(fault.mend(path, 0.9));
+    }
+}
+
+/// The allocator itself says what it would refuse.
+fn check_alloc_conf(scenario: &Scenario, faults: &mut Faults) {
+    let path = "stack.alloc_conf";
+    match Settings::parse(&scenario.stack.alloc_conf) {
+        Ok(settings) => {
+            let capped = settings.process_limit != ProcessLimit::None;
+            if capped && scenario.hardware.process_cap_bytes.is_some() {
+                let message = "both `stack.alloc_conf` and `hardware.process_cap_bytes` cap the \
+                               process: give one";
+                faults.push(Fault::new(path, Rule::Conflict, message));
+            }
+        }
+        Err(error) => {
+            let fault = Fault::new(path, Rule::Choice, error.to_string());
+            faults.push(fault.arguments([error.key, error.value, error.rule.to_owned()]));
+        }
     }
 }
 

@@ -4,7 +4,35 @@ use serde_json::json;
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::scenario::validate;
+use crate::scenario::{parameters, validate};
+
+/// The `case` of every capture of the ground truth, with the process's own parameter count.
+const CAPTURES: &str = include_str!("cases.jsonl");
+
+#[test]
+fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
+    let catalog = Catalog::builtin();
+    let mut read = 0;
+    for line in CAPTURES.lines() {
+        let capture: Value = serde_json::from_str(line).unwrap();
+        let (case, id) = (&capture["case"], capture["case"]["id"].as_str().unwrap());
+        match capture_case(case, "NVIDIA H200") {
+            Ok(scenario) => {
+                let valid = validate(&scenario, &catalog).unwrap();
+                let computed = parameters(valid.architecture());
+                assert_eq!(Some(computed), capture["parameters"].as_u64(), "{id}");
+                read += 1;
+            }
+            Err(faults) => {
+                assert!(faults.0.iter().all(|fault| fault.rule == Rule::Unsupported), "{faults}");
+                let ours = ["llama", "gpt2", "qwen0", "qwen3-"].iter().any(|k| id.starts_with(k));
+                let other = ["-fsdp", "-ddp", "-tp8", "-infer", "-lora", "-compile"];
+                assert!(!ours || other.iter().any(|kind| id.contains(kind)), "{id}: {faults}");
+            }
+        }
+    }
+    assert_eq!(read, 20);
+}
 
 fn case(changes: &Value) -> Value {
     let mut case = json!({
