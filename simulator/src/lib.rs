@@ -24,4 +24,6 @@ pub mod importers;
 
 pub mod simulate;
 
+pub mod accuracy;
+
 pub use simulate::{Simulation, simulate};

@@ -5,6 +5,7 @@
 
 pub mod allocator_capture;
 pub mod api;
+pub mod capture;
 pub mod fault;
 pub mod hardware;
 pub mod model;

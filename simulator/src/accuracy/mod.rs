@@ -1,0 +1,28 @@
+//! How far a prediction is from what was measured: one capture, one prediction, named numbers.
+//!
+//! ```text
+//! capture ──► trace ─┐
+//!                    ├─► metrics ─► summary per family ─► limits
+//! timeline ─► trace ─┘
+//! ```
+//!
+//! The names and their meaning are a contract (docs/formats.md): a blind set is read by them.
+
+mod compare;
+mod explain;
+mod judge;
+mod lcs;
+mod limit;
+mod metric;
+mod row;
+mod summary;
+mod trace;
+
+pub use compare::{compare, curve_gap_pct, events_matched_pct};
+pub use explain::{Explain, explain};
+pub use judge::{judge_capture, predict};
+pub use limit::{Checked, Limit, Side, Statistic};
+pub use metric::{Metric, MetricName, Metrics};
+pub use row::{Head, Kind, Row, Status, family};
+pub use summary::{Spread, Spreads, Summary, summarize};
+pub use trace::{LARGE, Part, Request, Span, Trace};
