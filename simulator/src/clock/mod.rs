@@ -6,6 +6,22 @@
 //! ```
 //!
 //! Memory never depends on this room: it follows the host's order alone.
+//!
+//! How far the clocks are off, on the micro-benchmarks of the H200 (450 device calls, 37 host
+//! operations), median of |predicted / measured − 1|; the tests in `check` and `check_host` hold it:
+//!
+//! | class | nominal | measured, the call left out |
+//! | --- | --- | --- |
+//! | matrix products, bf16 / fp16 / TF32 / fp8 | 5 / 5 / 7 / 13 % | 3 / 4 / 4 / 5 % |
+//! | attention forward, backward | 7, 8 % | 3, 3 % |
+//! | element-wise (large copies) | 1–9 (15) % | 1–6 (35) %; widening casts 19, dropout 25 % |
+//! | norms, softmax, means (batch norm) | 1–11 (25) % | 1–11 (20) % |
+//! | optimizers | 3–18 % | 3–22 % |
+//! | convolutions, channels-last, channels-first | 12, 22 % | 22, 26 % |
+//! | host operations put together from their parts | 3 % | |
+//!
+//! Outside these tables: integers and fp64 are general, `Index` was never measured, a backward of
+//! cuDNN's attention borrows its forward's correction, TF32 gradients borrow the forward product's.
 
 mod attention;
 mod gemm;

@@ -69,6 +69,12 @@ impl Replay {
         self.host_ns > self.busy_ns
     }
 
+    /// When an event recorded after the first `works` works fires: the host has come so far and the
+    /// device has done what was issued. Phases are measured between such events.
+    pub fn event_ns(&self, works: usize) -> u64 {
+        self.end_ns[..works].iter().copied().max().unwrap_or(0)
+    }
+
     fn clear(&mut self, works: usize) {
         for column in [&mut self.issued_ns, &mut self.start_ns, &mut self.end_ns] {
             column.clear();
@@ -162,6 +168,8 @@ mod tests {
         replay.run(&clock, &[product(8192), Work::synchronize(), view]);
         assert!(replay.issued_ns[1] < replay.end_ns[0]);
         assert!(replay.issued_ns[2] >= replay.end_ns[0]);
+        assert_eq!(replay.event_ns(1), replay.end_ns[0]);
+        assert_eq!(replay.event_ns(3), replay.length_ns);
     }
 
     #[test]
