@@ -147,7 +147,7 @@ mod tests {
         check(Metric::against(150.0, 200.0), r#"{"predicted":150,"measured":200,"error_pct":-25}"#);
         check(
             Metric::against(0.125, 0.1),
-            r#"{"predicted":0.125,"measured":0.1,"error_pct":24.999999999999996}"#,
+            r#"{"predicted":0.125,"measured":0.1,"error_pct":24.999999999999993}"#,
         );
         check(Metric::alone(99.5), r#"{"predicted":99.5}"#);
         check(Metric::against(1.0, 0.0), r#"{"predicted":1,"measured":0}"#);
