@@ -12,7 +12,7 @@ pub use outside_pool::OutsideEstimate;
 
 use serde::de::DeserializeOwned;
 
-use crate::wire::{Fault, GpuProfile, ModelCard, Rule};
+use crate::wire::{Fault, GpuProfile, ModelCard, ModelKind, Rule};
 
 include!(concat!(env!("OUT_DIR"), "/catalog_files.rs"));
 
@@ -41,7 +41,13 @@ impl Catalog {
         gpus.sort_by_key(|gpu| {
             VENDORS.iter().position(|vendor| *vendor == gpu.vendor).unwrap_or(VENDORS.len())
         });
-        Self { models: MODELS.iter().map(parse).collect(), gpus }
+        let mut models: Vec<ModelCard> = MODELS.iter().map(parse).collect();
+        models.sort_by_cached_key(|card| {
+            let kind = ModelKind::ALL.iter().position(|kind| *kind == card.kind);
+            let series = card.id.rsplit_once('-').map_or(card.id.as_str(), |(series, _)| series);
+            (kind, series.to_owned(), card.published_parameters)
+        });
+        Self { models, gpus }
     }
 
     /// The GPU of this id or alias.

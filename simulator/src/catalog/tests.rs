@@ -38,6 +38,26 @@ fn names_and_aliases_lead_to_one_entry() {
 }
 
 #[test]
+fn entries_stand_in_the_order_people_expect() {
+    let catalog = Catalog::builtin();
+    let place = |id: &str| catalog.models.iter().position(|card| card.id == id).unwrap();
+    for pair in [
+        "llama-2-7b llama-2-13b",
+        "llama-2-70b llama-3-8b",
+        "llama-3.1-405b llama-3.2-1b",
+        "llama-3.3-70b qwen2.5-0.5b",
+        "qwen2.5-72b qwen3-0.6b",
+        "gpt2 gpt2-medium",
+        "gpt2-medium gpt2-large",
+    ] {
+        let (first, second) = pair.split_once(' ').unwrap();
+        assert!(place(first) < place(second), "{pair}");
+    }
+    let place = |id: &str| catalog.gpus.iter().position(|gpu| gpu.id == id).unwrap();
+    assert!(place("a40") < place("a100-sxm-80gb") && place("v100-sxm-32gb") < place("mi300x"));
+}
+
+#[test]
 fn figures_are_plausible() {
     for gpu in Catalog::builtin().gpus {
         let id = &gpu.id;

@@ -41,7 +41,13 @@ fn every_fixture_reads_in_both_formats() {
     let scenario = read(toml, Format::Toml).unwrap();
     assert_eq!(read(json, Format::Json).unwrap(), scenario);
     validate(&scenario, &Catalog::builtin()).unwrap();
+    let smallest = include_str!("../../../tests/scenarios/smallest.toml");
+    assert_eq!(read(smallest, Format::Toml), read(SMALLEST, Format::Toml));
     let inline = include_str!("../../../tests/scenarios/inline-model.toml");
+    let documentation = include_str!("../../../docs/formats.md");
+    for (kind, text) in [("toml", toml), ("json", json), ("toml", smallest), ("toml", inline)] {
+        assert!(documentation.contains(&format!("```{kind}\n{text}```")), "{text}");
+    }
     let scenario = read(inline, Format::Toml).unwrap();
     let valid = validate(&scenario, &Catalog::builtin()).unwrap();
     assert_eq!(valid.model_name(), "Mistral without a window");
