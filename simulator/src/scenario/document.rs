@@ -264,9 +264,14 @@ fn integer(
     let (low, high) = (range.start().to_string(), range.end().to_string());
     match number {
         Some(number) if range.contains(&number) => return Some(number),
-        Some(number) => faults.push(range_fault(path, &number.to_string(), &low, &high)),
+        Some(number) => {
+            let nearest = number.clamp(*range.start(), *range.end());
+            let fault = range_fault(path, &number.to_string(), &low, &high);
+            faults.push(fault.mend(path, nearest));
+        }
         None if value.as_f64().is_some_and(|number| number < 0.0) => {
-            faults.push(range_fault(path, &value.to_string(), &low, &high));
+            let fault = range_fault(path, &value.to_string(), &low, &high);
+            faults.push(fault.mend(path, *range.start()));
         }
         None => faults.push(type_fault(path, "a whole number", value)),
     }

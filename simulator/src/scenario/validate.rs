@@ -10,7 +10,7 @@ use super::config;
 use super::document::range_fault;
 use super::limits;
 use super::parameters::parameters_wide;
-use super::{ValidScenario, notes};
+use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
 use crate::catalog::Catalog;
 use crate::units::MIB;
@@ -47,8 +47,10 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         (Some(model), Some(gpu)) if faults.is_empty() => {
             let mut document = scenario.clone();
             document.hardware.gpu.clone_from(&gpu.id);
-            if let (Model::Catalog { id }, Some(card)) = (&mut document.model, model.card) {
-                id.clone_from(&card.id);
+            match (&mut document.model, model.card) {
+                (Model::Catalog { id }, Some(card)) => id.clone_from(&card.id),
+                (Model::Inline { config, .. }, _) => *config = portable(config),
+                (Model::Catalog { .. }, None) => {}
             }
             let outside_pool = catalog.outside_pool(gpu);
             let notes = notes::notes(&document, &model, gpu, &outside_pool);
@@ -111,7 +113,7 @@ fn resolve_gpu<'a>(
     catalog: &'a Catalog,
     faults: &mut Faults,
 ) -> Option<&'a GpuProfile> {
-    if hardware.count != 1 {
+    if 1 < hardware.count {
         let message = format!(
             "{} GPUs need a parallel layout, which is not simulated yet; one rank is",
             hardware.count
@@ -135,6 +137,7 @@ fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
             faults.push(fault.mend(path, value.clamp(*range.start(), *range.end())));
         }
     };
+    check("hardware.count", scenario.hardware.count, limits::GPU_COUNT);
     let workload = &scenario.workload;
     check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
     check("workload.seq_len", workload.seq_len, limits::SEQ_LEN);
@@ -215,8 +218,7 @@ fn check_size(architecture: &Architecture, scenario: &Scenario, faults: &mut Fau
         let path = "workload.grad_accum";
         let most = (limits::LAYER_PASSES_MAX / architecture.layers()).max(1);
         let message = format!(
-            "{} layers × {grad_accum} micro-batches are more events than one answer may take; \
-             the peak is the same from 3 micro-batches on",
+            "{} layers × {grad_accum} micro-batches are more events than one answer may take",
             architecture.layers()
         );
         let fault = Fault::new(path, Rule::Range, message);

@@ -1,15 +1,20 @@
 //! A scenario document becomes text that [`read`](super::read) takes back unchanged.
 
+use super::portable;
+use crate::wire::scenario::Model;
 use crate::wire::{Fault, Rule, Scenario};
 
 /// Writes TOML.
 ///
 /// # Errors
 ///
-/// When `model.config` holds what TOML cannot: a null, or an integer above 2⁶³. A document that
-/// came from [`read`](super::read) never does.
+/// When a number is above 2⁶³, which TOML cannot hold; a valid scenario has none.
 pub fn to_toml(scenario: &Scenario) -> Result<String, Fault> {
-    toml::to_string(scenario)
+    let mut scenario = scenario.clone();
+    if let Model::Inline { config, .. } = &mut scenario.model {
+        *config = portable(config);
+    }
+    toml::to_string(&scenario)
         .map_err(|error| Fault::new("", Rule::Type, format!("cannot be written as TOML: {error}")))
 }
 
