@@ -1,0 +1,71 @@
+//! The same engine as on the page, for scripts.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use simulator::catalog::Catalog;
+use simulator::wire::report::StepKind;
+use simulator::wire::{Answer, Problem, Scenario};
+use simulator::{Simulation, scenario};
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+use crate::extract::{Document, QueryOf};
+use crate::state::App;
+
+/// What else to send.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct Wanted {
+    /// The step whose timeline is added to the report.
+    timeline: Option<StepKind>,
+}
+
+/// Simulates a scenario.
+#[utoipa::path(
+    post, path = "/simulate", tag = "simulate",
+    params(Wanted),
+    request_body(content(
+        (Scenario = "application/json"),
+        (Scenario = "application/toml"),
+    )),
+    responses(
+        (status = 200, description = "The report", body = Answer),
+        (status = 400, description = "Neither JSON nor TOML", body = Problem),
+        (status = 413, description = "More than 64 KiB", body = Problem),
+        (status = 415, description = "Neither application/json nor application/toml", body = Problem),
+        (status = 422, description = "The scenario has faults", body = Problem),
+        (status = 429, description = "Too many requests", body = Problem),
+        (status = 503, description = "All workers are busy", body = Problem),
+    ),
+)]
+pub(crate) async fn simulate(
+    State(app): State<App>,
+    QueryOf(wanted): QueryOf<Wanted>,
+    document: Document,
+) -> Result<Response, ApiError> {
+    let catalog = std::sync::Arc::clone(&app.catalog);
+    let work = move || answer(&document, &catalog, wanted.timeline);
+    let body = app.workers.run(work).await??;
+    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")];
+    Ok((headers, Body::from(body)).into_response())
+}
+
+/// Reads, simulates and writes: all the work that computes.
+fn answer(
+    document: &Document,
+    catalog: &Catalog,
+    timeline: Option<StepKind>,
+) -> Result<Vec<u8>, ApiError> {
+    let scenario = scenario::read(&document.text, document.format)?;
+    let valid = scenario::validate(&scenario, catalog)?;
+    let Simulation { report, first, steady } = simulator::simulate(&valid);
+    let timeline = timeline.map(|step| match step {
+        StepKind::First => first,
+        StepKind::Steady => steady,
+    });
+    serde_json::to_vec(&Answer { report, timeline }).map_err(ApiError::internal)
+}
