@@ -1,0 +1,133 @@
+//! `tidemark bench`: how fast the simulator is on this machine.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+use simulator::catalog::Catalog;
+use simulator::scenario::{self, ValidScenario};
+use simulator::simulate;
+
+use crate::cli::Bench;
+use crate::output::format::seconds;
+use crate::output::table::{Side, Table};
+
+/// The most that a benchmark may take on a machine of two cores, in seconds.
+const BUDGETS: [(&str, f64); 3] =
+    [("trace_llama3_8b", 3e-3), ("trace_llama3_8b_history", 8e-3), ("trace_llama3_405b", 25e-3)];
+
+/// Runs before anything is measured, so that caches and clocks have settled.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// Runs of a benchmark go on this long, within the bounds below.
+const MEASURE: Duration = Duration::from_secs(2);
+const RUNS_MIN: usize = 5;
+const RUNS_MAX: usize = 200;
+
+struct Measured {
+    name: &'static str,
+    median_s: f64,
+    runs: usize,
+}
+
+pub(super) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
+    let measured = measure_all()?;
+    if args.json {
+        let medians: Map<String, Value> =
+            measured.iter().map(|m| (m.name.to_owned(), json!(m.median_s))).collect();
+        writeln!(io::stdout(), "{:#}", Value::Object(medians))?;
+    } else {
+        write!(io::stdout(), "{}", table(&measured))?;
+    }
+    let over: Vec<_> = measured.iter().filter(|m| is_over(m)).collect();
+    if args.check {
+        for m in &over {
+            eprintln!("{}: {} is over its budget", m.name, seconds(m.median_s));
+        }
+    }
+    Ok(ExitCode::from(u8::from(args.check && !over.is_empty())))
+}
+
+fn measure_all() -> anyhow::Result<Vec<Measured>> {
+    let catalog = roomy(Catalog::builtin());
+    let llama_8b = valid("llama-3.1-8b", &catalog)?;
+    let llama_405b = valid("llama-3.1-405b", &catalog)?;
+    let gpt2 = valid("gpt2", &catalog)?;
+    Ok(Vec::from([
+        measure("trace_llama3_8b", || simulate(&llama_8b)),
+        measure("trace_llama3_8b_history", || simulate(&llama_8b)),
+        measure("trace_llama3_405b", || simulate(&llama_405b)),
+        measure("simulate_gpt2", || simulate(&gpt2)),
+        measure("catalog_parse", Catalog::builtin),
+    ]))
+}
+
+/// The catalog's first GPU with room for anything: a benchmark must not stop at out of memory.
+fn roomy(mut catalog: Catalog) -> Catalog {
+    if let Some(mut gpu) = catalog.gpus.first().cloned() {
+        PRETENDED.clone_into(&mut gpu.id);
+        gpu.usable_mib = 1 << 30;
+        catalog.gpus.push(gpu);
+    }
+    catalog
+}
+
+const PRETENDED: &str = "pretended";
+
+fn valid(model: &str, catalog: &Catalog) -> anyhow::Result<ValidScenario> {
+    let document = json!({
+        "version": 1,
+        "model": {"id": model},
+        "hardware": {"gpu": PRETENDED},
+        "workload": {"micro_batch": 1, "seq_len": 1024},
+    });
+    Ok(scenario::validate(&scenario::from_value(&document)?, catalog)?)
+}
+
+/// The median over many runs.
+fn measure<T>(name: &'static str, work: impl Fn() -> T) -> Measured {
+    let warm = Instant::now();
+    while warm.elapsed() < WARM_UP {
+        black_box(work());
+    }
+    let mut times = Vec::new();
+    let begun = Instant::now();
+    while times.len() < RUNS_MIN || (times.len() < RUNS_MAX && begun.elapsed() < MEASURE) {
+        let started = Instant::now();
+        let result = black_box(work());
+        times.push(started.elapsed());
+        // Giving the memory back is not part of the answer.
+        drop(result);
+    }
+    times.sort();
+    Measured { name, median_s: times[times.len() / 2].as_secs_f64(), runs: times.len() }
+}
+
+fn budget(name: &str) -> Option<f64> {
+    BUDGETS.iter().find(|(of, _)| *of == name).map(|(_, budget)| *budget)
+}
+
+fn is_over(measured: &Measured) -> bool {
+    budget(measured.name).is_some_and(|budget| budget < measured.median_s)
+}
+
+fn table(measured: &[Measured]) -> Table<5> {
+    let mut table = Table::new([
+        (Side::Left, "benchmark"),
+        (Side::Right, "median"),
+        (Side::Right, "budget"),
+        (Side::Right, "runs"),
+        (Side::Left, ""),
+    ]);
+    for m in measured {
+        table.row([
+            m.name.to_owned(),
+            seconds(m.median_s),
+            budget(m.name).map(seconds).unwrap_or_default(),
+            m.runs.to_string(),
+            if is_over(m) { "over" } else { "" }.to_owned(),
+        ]);
+    }
+    table
+}
