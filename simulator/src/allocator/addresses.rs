@@ -49,19 +49,36 @@ impl Hole {
     }
 }
 
+/// A range between chunks, touching no other.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    start: u64,
+    end: u64,
+}
+
 /// The addresses in use; see the head of this file for the policy.
 #[derive(Debug, Clone)]
 pub(super) struct AddressSpace {
-    /// Chunks by address.
+    /// Chunks by address, the highest first.
     chunks: Vec<Chunk>,
+    /// Gaps by address, the highest first.
+    gaps: Vec<Gap>,
     /// Holes by the age of their chunk, the oldest chunk's first.
     holes: Vec<Hole>,
+    /// No hole is larger, in bytes.
+    largest_hole: u64,
     next_born: u64,
 }
 
 impl AddressSpace {
     pub(super) fn new() -> Self {
-        Self { chunks: Vec::new(), holes: Vec::new(), next_born: 0 }
+        Self {
+            chunks: Vec::new(),
+            gaps: Vec::from([Gap { start: 0, end: TOP }]),
+            holes: Vec::new(),
+            largest_hole: 0,
+            next_born: 0,
+        }
     }
 
     /// The address of a new allocation of `bytes`.
@@ -78,14 +95,25 @@ impl AddressSpace {
         let chunk = self.new_chunk(bytes.next_multiple_of(CHUNK_STEP));
         if chunk.start + bytes < chunk.end {
             let Chunk { start, end, born } = chunk;
-            self.holes.push(Hole { start: start + bytes, end, born });
+            self.add_hole(self.holes.len(), Hole { start: start + bytes, end, born });
         }
         chunk.start
     }
 
+    fn add_hole(&mut self, at: usize, hole: Hole) {
+        self.largest_hole = self.largest_hole.max(hole.bytes());
+        self.holes.insert(at, hole);
+    }
+
     /// The smallest hole of at least `bytes` in the newest chunk that has one.
-    fn best_hole(&self, bytes: u64) -> Option<usize> {
-        let newest = self.holes.iter().rposition(|hole| bytes <= hole.bytes())?;
+    fn best_hole(&mut self, bytes: u64) -> Option<usize> {
+        if self.largest_hole < bytes {
+            return None;
+        }
+        let Some(newest) = self.holes.iter().rposition(|hole| bytes <= hole.bytes()) else {
+            self.largest_hole = bytes - 1;
+            return None;
+        };
         let born = self.holes[newest].born;
         let group = self.holes[..=newest].iter().rev().take_while(|hole| hole.born == born).count();
         (newest + 1 - group..=newest)
@@ -95,21 +123,19 @@ impl AddressSpace {
 
     /// Reserves the upper end of the highest gap of more than `bytes`.
     fn new_chunk(&mut self, bytes: u64) -> Chunk {
-        let mut end = TOP;
-        let mut at = self.chunks.len();
-        while 0 < at && end - self.chunks[at - 1].end <= bytes {
-            at -= 1;
-            end = self.chunks[at].start;
-        }
-        let chunk = Chunk { start: end - bytes, end, born: self.next_born };
+        let gap = self.gaps.iter_mut().find(|gap| bytes < gap.end - gap.start);
+        let gap = gap.expect("the lowest gap outlasts any run");
+        let chunk = Chunk { start: gap.end - bytes, end: gap.end, born: self.next_born };
+        gap.end = chunk.start;
         self.next_born += 1;
+        let at = self.chunks.partition_point(|other| chunk.start < other.start);
         self.chunks.insert(at, chunk);
         chunk
     }
 
     /// Takes an allocation back.
     pub(super) fn free(&mut self, address: u64, bytes: u64) {
-        let chunk_at = self.chunks.partition_point(|chunk| chunk.end <= address);
+        let chunk_at = self.chunks.partition_point(|chunk| address < chunk.start);
         let Chunk { start, end, born } = self.chunks[chunk_at];
         let mut hole = Hole { start: address, end: address + bytes, born };
         let first = self.holes.partition_point(|other| other.born < born);
@@ -128,9 +154,22 @@ impl AddressSpace {
         }
         if (hole.start, hole.end) == (start, end) {
             self.chunks.remove(chunk_at);
+            self.add_gap(Gap { start, end });
         } else {
-            self.holes.insert(first, hole);
+            self.add_hole(first, hole);
         }
+    }
+
+    fn add_gap(&mut self, mut gap: Gap) {
+        let mut at = self.gaps.partition_point(|other| gap.start < other.start);
+        if self.gaps.get(at).is_some_and(|below| below.end == gap.start) {
+            gap.start = self.gaps.remove(at).start;
+        }
+        if 0 < at && self.gaps[at - 1].start == gap.end {
+            at -= 1;
+            gap.end = self.gaps.remove(at).end;
+        }
+        self.gaps.insert(at, gap);
     }
 }
 
@@ -166,5 +205,6 @@ mod tests {
             space.free(address, mib * MIB);
         }
         assert!(space.chunks.is_empty() && space.holes.is_empty());
+        assert_eq!(space.gaps.len(), 1);
     }
 }

@@ -12,7 +12,7 @@
 //! `try_allocate_expandable_block`, `release_expandable_segment`.
 
 use super::arena::{NONE, Slot, State};
-use super::free_list::MAX_BLOCK;
+use super::free_list::{MAX_BLOCK, Position};
 use super::{CachingAllocator, Driver};
 
 /// A reserved range of addresses.
@@ -27,16 +27,15 @@ pub(super) struct ExpandableRange {
 impl<D: Driver> CachingAllocator<D> {
     /// From the best fit at `at`, goes on to larger blocks while they have less room to grow: a
     /// block that borders unmapped addresses counts as what it could become (`get_free_block`).
-    pub(super) fn least_room(&self, pool: usize, mut at: usize) -> usize {
+    pub(super) fn least_room(&self, pool: usize, mut at: Position) -> Position {
         let free = &self.pools[pool].free;
         let mut room = self.room(free.id(at));
-        while at + 1 < free.len() {
-            let next = self.room(free.id(at + 1));
-            if room <= next {
+        while let Some(next) = free.next(at) {
+            let next_room = self.room(free.id(next));
+            if room <= next_room {
                 break;
             }
-            room = next;
-            at += 1;
+            (at, room) = (next, next_room);
         }
         at
     }
@@ -65,7 +64,7 @@ impl<D: Driver> CachingAllocator<D> {
             let bytes = (size - have).min(self.arena.get(next).size);
             id = self.map_block(next, bytes)?;
         }
-        self.pools[pool].free.remove(&self.arena.slots, id);
+        self.unlist(id);
         Some(id)
     }
 
@@ -143,21 +142,6 @@ impl<D: Driver> CachingAllocator<D> {
         Some(id)
     }
 
-    /// Makes a block free, merged with its free neighbours, without touching the counters.
-    fn merge_free(&mut self, id: u32) {
-        let Slot { pool, prev, next, .. } = *self.arena.get(id);
-        if self.is_free(prev) {
-            self.pools[pool as usize].free.remove(&self.arena.slots, prev);
-            self.absorb_prev(id, prev);
-        }
-        if self.is_free(next) {
-            self.pools[pool as usize].free.remove(&self.arena.slots, next);
-            self.absorb_next(id, next);
-        }
-        self.touch(id);
-        self.pools[pool as usize].free.insert(&self.arena.slots, id);
-    }
-
     /// Unmaps the whole pages of a free block; what lies outside them stays free
     /// (`unmap_block`). A range without any memory left is given up.
     pub(super) fn unmap_block(&mut self, id: u32) {
@@ -170,30 +154,24 @@ impl<D: Driver> CachingAllocator<D> {
         }
         self.driver.unmap(start, end - start);
         self.stats.give_back(end - start);
-        self.pools[slot.pool as usize].free.remove(&self.arena.slots, id);
+        self.unlist(id);
         if slot.address < start {
             let before = self.arena.add(Slot { size: start - slot.address, ..slot });
             self.arena.link_before(id, before);
-            self.insert_free(before);
+            self.set_free(before);
         }
         if end < slot.address + slot.size {
             let size = slot.address + slot.size - end;
             let after = self.arena.add(Slot { address: end, size, ..slot });
             self.arena.link(after, slot.next);
             self.arena.link(id, after);
-            self.insert_free(after);
+            self.set_free(after);
         }
         let unmapped = self.arena.get_mut(id);
         unmapped.address = start;
         unmapped.size = end - start;
         unmapped.state = State::Unmapped;
         self.merge_unmapped(id);
-    }
-
-    fn insert_free(&mut self, id: u32) {
-        self.touch(id);
-        let pool = self.arena.get(id).pool as usize;
-        self.pools[pool].free.insert(&self.arena.slots, id);
     }
 
     fn merge_unmapped(&mut self, id: u32) {

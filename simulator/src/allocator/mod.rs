@@ -36,7 +36,7 @@ pub use settings::{ProcessLimit, Segments, Settings, SettingsError};
 
 use arena::{Arena, NONE, Slot, State};
 use expandable::ExpandableRange;
-use free_list::{FreeList, MAX_BLOCK};
+use free_list::{FreeList, MAX_BLOCK, Position};
 use settings::{MIN_BLOCK, SMALL_BLOCK};
 
 /// A block that was handed out; valid until it is freed.
@@ -317,20 +317,17 @@ impl<D: Driver> CachingAllocator<D> {
         let first = u32::try_from(self.pools.len() / 2).expect("streams are small numbers");
         for stream in first..=up_to {
             for is_small in [false, true] {
-                let free = FreeList::default();
+                let free = FreeList::new();
                 self.pools.push(Pool { is_small, stream, free, unmapped: Vec::new() });
             }
         }
     }
 
     /// Position in the pool of the free block that serves `size` (`get_free_block`).
-    fn find(&mut self, pool: usize, size: u64) -> Option<usize> {
+    fn find(&mut self, pool: usize, size: u64) -> Option<Position> {
         let Pool { is_small, ref free, .. } = self.pools[pool];
         self.lookups[usize::from(is_small)] += 1;
-        let mut at = free.best_fit(size);
-        if free.len() <= at {
-            return None;
-        }
+        let mut at = free.best_fit(size)?;
         if self.settings.segments == Segments::Expandable {
             at = self.least_room(pool, at);
         }
@@ -354,16 +351,11 @@ impl<D: Driver> CachingAllocator<D> {
     }
 
     /// Takes the free block at a position, cut to `size` where the rules allow.
-    fn take(&mut self, pool: usize, at: usize, size: u64) -> u32 {
+    fn take(&mut self, pool: usize, at: Position, size: u64) -> u32 {
         let Pool { is_small, ref free, .. } = self.pools[pool];
         let id = free.id(at);
-        if !self.splits(is_small, self.arena.get(id).size, size) {
-            self.pools[pool].free.remove_at(at);
-            return id;
-        }
-        let front = self.cut(id, size);
-        self.pools[pool].free.shrink_at(&self.arena.slots, at);
-        front
+        self.pools[pool].free.remove_at(at);
+        if self.splits(is_small, self.arena.get(id).size, size) { self.cut(id, size) } else { id }
     }
 
     /// Takes a block from a new segment (the second half of `malloc`). The error is the size of
@@ -378,9 +370,7 @@ impl<D: Driver> CachingAllocator<D> {
             None => self.grow_after_release(pool, size).ok_or(self.settings.segment_size(size))?,
         };
         if self.splits(self.pools[pool].is_small, self.arena.get(id).size, size) {
-            let front = self.cut(id, size);
-            self.pools[pool].free.insert(&self.arena.slots, id);
-            return Ok(front);
+            return Ok(self.cut(id, size));
         }
         Ok(id)
     }
@@ -422,23 +412,31 @@ impl<D: Driver> CachingAllocator<D> {
         }))
     }
 
-    /// Cuts the first `size` bytes off a block; the rest keeps its index (`alloc_found_block`).
+    /// Cuts the first `size` bytes off a block; the rest keeps its index and is free
+    /// (`alloc_found_block`).
     fn cut(&mut self, id: u32, size: u64) -> u32 {
         let rest = self.arena.get_mut(id);
         let front = Slot { size, ..*rest };
         rest.address += size;
         rest.size -= size;
-        self.touch(id);
+        self.set_free(id);
         let new = self.arena.add(front);
         self.arena.link_before(id, new);
         new
     }
 
-    /// A block enters the free list: its age starts (`insert_into_blocks`).
-    fn touch(&mut self, id: u32) {
+    /// A block enters its pool's free list; its age starts (`insert_into_blocks`).
+    fn set_free(&mut self, id: u32) {
         let slot = self.arena.get_mut(id);
         slot.born = self.lookups[(slot.pool & 1) as usize];
         slot.state = State::Free;
+        self.pools[slot.pool as usize].free.insert(id, slot.size, slot.address);
+    }
+
+    /// A free block leaves its pool's free list.
+    fn unlist(&mut self, id: u32) {
+        let Slot { pool, size, .. } = *self.arena.get(id);
+        self.pools[pool as usize].free.remove(id, size);
     }
 
     fn hand_out(&mut self, id: u32, bytes: u64) -> Block {
@@ -463,28 +461,33 @@ impl<D: Driver> CachingAllocator<D> {
         self.stats.allocated -= slot.size;
     }
 
-    /// Puts a block into its pool, merged with its free neighbours (`free_block`).
+    /// A block is no longer used by anyone (`free_block`).
     fn release_to_pool(&mut self, id: u32) {
-        let Slot { size, requested, pool, prev, next, .. } = *self.arena.get(id);
+        let Slot { size, requested, .. } = *self.arena.get(id);
         self.stats.active -= size;
         self.stats.requested -= requested;
+        self.merge_free(id);
+    }
+
+    /// Makes a block free, merged with its free neighbours (`try_merge_blocks`).
+    fn merge_free(&mut self, id: u32) {
+        let Slot { prev, next, .. } = *self.arena.get(id);
         if self.is_free(prev) {
-            self.pools[pool as usize].free.remove(&self.arena.slots, prev);
+            self.unlist(prev);
             self.absorb_prev(id, prev);
         }
         if self.is_free(next) {
-            self.pools[pool as usize].free.remove(&self.arena.slots, next);
+            self.unlist(next);
             self.absorb_next(id, next);
         }
-        self.touch(id);
-        self.pools[pool as usize].free.insert(&self.arena.slots, id);
+        self.set_free(id);
     }
 
     fn is_free(&self, id: u32) -> bool {
         id != NONE && self.arena.get(id).state == State::Free
     }
 
-    /// Merges the block before into `id` (`try_merge_blocks`).
+    /// Merges the block before into `id`.
     fn absorb_prev(&mut self, id: u32, prev: u32) {
         let Slot { address, size, prev: before, .. } = *self.arena.get(prev);
         let slot = self.arena.get_mut(id);
@@ -495,7 +498,7 @@ impl<D: Driver> CachingAllocator<D> {
         self.arena.drop_slot(prev);
     }
 
-    /// Merges the block after into `id` (`try_merge_blocks`).
+    /// Merges the block after into `id`.
     fn absorb_next(&mut self, id: u32, next: u32) {
         let Slot { size, next: after, .. } = *self.arena.get(next);
         let slot = self.arena.get_mut(id);

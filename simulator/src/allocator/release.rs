@@ -49,8 +49,7 @@ impl<D: Driver> CachingAllocator<D> {
             return false;
         }
         let wanted = size.max(self.max_split);
-        let at = self.pools[pool].free.best_fit(wanted);
-        if at < self.pools[pool].free.len() {
+        if let Some(at) = self.pools[pool].free.best_fit(wanted) {
             let id = self.pools[pool].free.id(at);
             let can_release = self.is_whole_segment(id);
             if can_release {
@@ -111,7 +110,7 @@ impl<D: Driver> CachingAllocator<D> {
         self.driver.free(slot.address, slot.size);
         self.stats.give_back(slot.size);
         self.stats.segments -= 1;
-        self.pools[slot.pool as usize].free.remove(&self.arena.slots, id);
+        self.unlist(id);
         self.arena.drop_slot(id);
     }
 }

@@ -119,7 +119,7 @@ fn check_lists(allocator: &Allocator) {
     }
     assert_eq!(mapped, allocator.stats.reserved, "every reserved byte is in one block");
     let free = slots.iter().filter(|slot| slot.state == State::Free).count();
-    assert_eq!(free, allocator.pools.iter().map(|pool| pool.free.len()).sum::<usize>());
+    assert_eq!(free, allocator.pools.iter().map(|pool| pool.free.ids().count()).sum::<usize>());
     for pool in &allocator.pools {
         let keys: Vec<_> = pool.free.ids().map(|id| slots[id as usize]).collect();
         let keys: Vec<_> = keys.iter().map(|slot| (slot.size, slot.address)).collect();

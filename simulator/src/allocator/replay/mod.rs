@@ -36,9 +36,11 @@ pub enum Ask {
         /// Whether it failed in the capture: the program went on without it.
         fails: bool,
     },
-    /// The owner of a request's block is done with it.
+    /// A request's block is free again.
     Free(usize),
-    /// All streams are done with it.
+    /// Its owner is done with it, other streams may not be.
+    Defer(usize),
+    /// They are now.
     Complete(usize),
     /// `empty_cache`.
     EmptyCache,
@@ -80,11 +82,7 @@ pub struct Replay {
 /// When the capture's settings string is not understood.
 pub fn replay(capture: &AllocatorCapture) -> Result<Replay, SettingsError> {
     let settings = settings_of(capture)?;
-    let mut walk = Walk::new(settings.clone());
-    for (index, event) in capture.events.iter().enumerate() {
-        walk.step(index, event);
-    }
-    walk.flush(capture.events.len());
+    let walk = walk(capture, settings.clone());
     let requests = walk.blocks.len();
     Ok(Replay {
         requests,
@@ -95,6 +93,15 @@ pub fn replay(capture: &AllocatorCapture) -> Result<Replay, SettingsError> {
         recorded: *walk.allocator.stats(),
         decided: run(&walk.script, settings, Counting::unlimited()),
     })
+}
+
+/// What the program of a capture asked of its allocator, in order.
+///
+/// # Errors
+///
+/// When the capture's settings string is not understood.
+pub fn script(capture: &AllocatorCapture) -> Result<Vec<Ask>, SettingsError> {
+    Ok(walk(capture, settings_of(capture)?).script)
 }
 
 /// The settings under which a capture was made.
@@ -129,6 +136,11 @@ pub fn run(script: &[Ask], settings: Settings, driver: Counting) -> Stats {
             }
             Ask::Free(request) => {
                 if let Some(block) = blocks[request] {
+                    allocator.free(block);
+                }
+            }
+            Ask::Defer(request) => {
+                if let Some(block) = blocks[request] {
                     allocator.defer_free(block);
                 }
             }
@@ -141,6 +153,15 @@ pub fn run(script: &[Ask], settings: Settings, driver: Counting) -> Stats {
         }
     }
     *allocator.stats()
+}
+
+fn walk(capture: &AllocatorCapture, settings: Settings) -> Walk {
+    let mut walk = Walk::new(settings);
+    for (index, event) in capture.events.iter().enumerate() {
+        walk.step(index, event);
+    }
+    walk.flush(capture.events.len());
+    walk
 }
 
 /// Highest sum of segments, in bytes.
@@ -207,7 +228,7 @@ impl Walk {
             CapturedAction::FreeRequested => {
                 self.flush(index);
                 if let Some(&request) = self.by_address.get(&event.address) {
-                    self.script.push(Ask::Free(request));
+                    self.script.push(Ask::Defer(request));
                     if let Some(block) = self.blocks[request] {
                         self.allocator.defer_free(block);
                     }
@@ -228,7 +249,7 @@ impl Walk {
     fn flush(&mut self, index: usize) {
         let completed = std::mem::take(&mut self.completed);
         complete(&mut self.allocator, &self.blocks, &completed);
-        self.script.extend(completed.into_iter().map(Ask::Complete));
+        self.write_completed(&completed);
         if self.window.is_empty() {
             return;
         }
@@ -244,8 +265,9 @@ impl Walk {
     fn request(&mut self, index: usize, event: &CapturedEvent) {
         let reading = self.best_reading(event);
         let block = self.attempt(event, reading);
-        let (before, within) = self.completed.split_at(reading.before);
-        self.script.extend(before.iter().copied().map(Ask::Complete));
+        let mut before = std::mem::take(&mut self.completed);
+        let within = before.split_off(reading.before);
+        self.write_completed(&before);
         if reading.is_emptied {
             self.script.push(Ask::EmptyCache);
         }
@@ -253,11 +275,19 @@ impl Walk {
         let fails = event.action == CapturedAction::Oom;
         self.script.push(Ask::Alloc { bytes, stream, fails });
         self.script.extend(within.iter().copied().map(Ask::Complete));
-        let within = within.to_vec();
         complete(&mut self.allocator, &self.blocks, &within);
-        self.completed.clear();
         self.window.clear();
         self.settle(index, event, block);
+    }
+
+    /// Writes down which blocks came back. One that did so at once was freed without further ado.
+    fn write_completed(&mut self, requests: &[usize]) {
+        for &request in requests {
+            match self.script.last_mut() {
+                Some(last) if *last == Ask::Defer(request) => *last = Ask::Free(request),
+                _ => self.script.push(Ask::Complete(request)),
+            }
+        }
     }
 
     /// Compares a request's outcome with the capture and books its block.
