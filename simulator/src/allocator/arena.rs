@@ -58,15 +58,18 @@ impl Arena {
         Self { slots: Vec::new(), vacant: NONE }
     }
 
+    #[inline]
     pub(super) fn get(&self, id: u32) -> &Slot {
         &self.slots[id as usize]
     }
 
+    #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Slot {
         &mut self.slots[id as usize]
     }
 
     /// Adds a block without neighbours' knowledge of it.
+    #[inline]
     pub(super) fn add(&mut self, slot: Slot) -> u32 {
         let id = self.vacant;
         if id == NONE {
@@ -82,6 +85,7 @@ impl Arena {
     }
 
     /// Vacates a slot.
+    #[inline]
     pub(super) fn drop_slot(&mut self, id: u32) {
         let vacant = self.vacant;
         let slot = self.get_mut(id);
@@ -91,6 +95,7 @@ impl Arena {
     }
 
     /// Links a new block in front of `id`.
+    #[inline]
     pub(super) fn link_before(&mut self, id: u32, new: u32) {
         let prev = self.get(id).prev;
         self.link(prev, new);
@@ -98,6 +103,7 @@ impl Arena {
     }
 
     /// Makes two blocks neighbours; either may be none.
+    #[inline]
     pub(super) fn link(&mut self, prev: u32, next: u32) {
         if prev != NONE {
             self.get_mut(prev).next = next;

@@ -10,7 +10,8 @@
 //!
 //! A program asks for few different sizes, so a bin mostly holds a handful of blocks, and finding,
 //! adding and removing one costs a few steps, where a tree or one long sorted vector costs a chain
-//! of comparisons that the processor cannot foresee.
+//! of comparisons that the processor cannot foresee. Within a bin the first in order stands last,
+//! since blocks mostly come and go there.
 
 use super::settings::MIN_BLOCK;
 
@@ -22,8 +23,8 @@ const BINS: usize = 240;
 /// Words of one bit per bin.
 const WORDS: usize = BINS.div_ceil(64);
 
-/// A free block; ordered by size, then address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A free block.
+#[derive(Debug, Clone, Copy)]
 struct Entry {
     units: u32,
     id: u32,
@@ -31,8 +32,15 @@ struct Entry {
 }
 
 impl Entry {
+    #[inline]
+    fn new(id: u32, size: u64, address: u64) -> Self {
+        Self { units: units_of(size), id, address }
+    }
+
+    /// The order of the list.
+    #[inline]
     fn is_before(self, other: Self) -> bool {
-        (self.units, self.address) < (other.units, other.address)
+        self.units < other.units || (self.units == other.units && self.address < other.address)
     }
 }
 
@@ -52,12 +60,14 @@ pub(super) struct FreeList {
 
 /// Size in units of 512 bytes.
 #[expect(clippy::cast_possible_truncation, reason = "no block is larger than `MAX_BLOCK`")]
+#[inline]
 fn units_of(size: u64) -> u32 {
     debug_assert!(size.is_multiple_of(MIN_BLOCK) && size <= MAX_BLOCK, "{size} is a block's size");
     (size / MIN_BLOCK) as u32
 }
 
 /// The bin of a size; see the head of this file.
+#[inline]
 fn bin_of(units: u32) -> usize {
     let power = units.max(8).ilog2();
     ((power - 3) * 8 + (units >> (power - 3))) as usize
@@ -69,35 +79,38 @@ impl FreeList {
     }
 
     /// The block at a position.
+    #[inline]
     pub(super) fn id(&self, position: Position) -> u32 {
         self.bins[position.bin][position.at].id
     }
 
     /// All blocks in order.
     pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = u32> + '_ {
-        self.bins.iter().flatten().map(|entry| entry.id)
+        self.bins.iter().flat_map(|entries| entries.iter().rev()).map(|entry| entry.id)
     }
 
     /// The smallest block of at least `size` bytes, the one at the lowest address first.
+    #[inline]
     pub(super) fn best_fit(&self, size: u64) -> Option<Position> {
         let units = units_of(size);
         let bin = bin_of(units);
-        let at = self.bins[bin].iter().position(|entry| units <= entry.units);
-        match at {
+        match self.bins[bin].iter().rposition(|entry| units <= entry.units) {
             Some(at) => Some(Position { bin, at }),
             None => self.first_in_bins(bin + 1),
         }
     }
 
     /// The block after a position.
+    #[inline]
     pub(super) fn next(&self, Position { bin, at }: Position) -> Option<Position> {
-        if at + 1 < self.bins[bin].len() {
-            return Some(Position { bin, at: at + 1 });
+        match at.checked_sub(1) {
+            Some(at) => Some(Position { bin, at }),
+            None => self.first_in_bins(bin + 1),
         }
-        self.first_in_bins(bin + 1)
     }
 
     /// The first block in the bins from `bin` on.
+    #[inline]
     fn first_in_bins(&self, bin: usize) -> Option<Position> {
         let mut word = bin / 64;
         let mut bits = self.occupied.get(word)? & (u64::MAX << (bin % 64));
@@ -105,30 +118,64 @@ impl FreeList {
             word += 1;
             bits = *self.occupied.get(word)?;
         }
-        Some(Position { bin: word * 64 + bits.trailing_zeros() as usize, at: 0 })
+        let bin = word * 64 + bits.trailing_zeros() as usize;
+        Some(Position { bin, at: self.bins[bin].len() - 1 })
     }
 
     /// Adds a block.
+    #[inline]
     pub(super) fn insert(&mut self, id: u32, size: u64, address: u64) {
-        let entry = Entry { units: units_of(size), id, address };
-        let bin = bin_of(entry.units);
-        let entries = &mut self.bins[bin];
-        let at = entries.iter().rposition(|&other| other.is_before(entry)).map_or(0, |at| at + 1);
-        entries.insert(at, entry);
-        self.occupied[bin / 64] |= 1 << (bin % 64);
+        self.insert_entry(Entry::new(id, size, address));
     }
 
-    /// Takes a block out, given its size as it was added.
-    pub(super) fn remove(&mut self, id: u32, size: u64) {
+    #[inline]
+    fn insert_entry(&mut self, entry: Entry) {
+        let bin = bin_of(entry.units);
+        self.occupied[bin / 64] |= 1 << (bin % 64);
+        let entries = &mut self.bins[bin];
+        let mut at = entries.len();
+        entries.push(entry);
+        while 0 < at && entries[at - 1].is_before(entry) {
+            entries[at] = entries[at - 1];
+            at -= 1;
+        }
+        entries[at] = entry;
+    }
+
+    /// Position of a block, given its size as it was added.
+    #[inline]
+    pub(super) fn position(&self, id: u32, size: u64) -> Position {
         let bin = bin_of(units_of(size));
-        let at = self.bins[bin].iter().position(|entry| entry.id == id);
-        self.remove_at(Position { bin, at: at.expect("a free block is in its pool's list") });
+        let at = self.bins[bin].iter().rposition(|entry| entry.id == id);
+        Position { bin, at: at.expect("a free block is in its pool's list") }
+    }
+
+    /// Puts a block in the place of the one at a position, or where it belongs.
+    #[inline]
+    pub(super) fn replace(&mut self, position: Position, id: u32, size: u64, address: u64) {
+        let entry = Entry::new(id, size, address);
+        let Position { bin, at } = position;
+        let entries = &mut self.bins[bin];
+        let stays = bin_of(entry.units) == bin
+            && entries.get(at + 1).is_none_or(|before| before.is_before(entry))
+            && entries.get(at.wrapping_sub(1)).is_none_or(|&after| entry.is_before(after));
+        if stays {
+            entries[at] = entry;
+        } else {
+            self.remove_at(position);
+            self.insert_entry(entry);
+        }
     }
 
     /// Takes out the block at a position.
+    #[inline]
     pub(super) fn remove_at(&mut self, Position { bin, at }: Position) {
-        self.bins[bin].remove(at);
-        if self.bins[bin].is_empty() {
+        let entries = &mut self.bins[bin];
+        for to in at + 1..entries.len() {
+            entries[to - 1] = entries[to];
+        }
+        entries.pop();
+        if entries.is_empty() {
             self.occupied[bin / 64] &= !(1 << (bin % 64));
         }
     }
@@ -156,8 +203,8 @@ mod tests {
         assert_eq!(list.ids().collect::<Vec<_>>(), [2, 1, 0, 3]);
         let fits = |kib: u64| list.best_fit(kib << 10).map(|position| list.id(position));
         assert_eq!([1, 39, 40, 41, 3001].map(fits), [Some(2), Some(2), Some(0), Some(3), None]);
-        list.remove(2, 39 << 10);
-        list.remove(3, 3000 << 10);
+        list.remove_at(list.position(2, 39 << 10));
+        list.remove_at(list.position(3, 3000 << 10));
         assert_eq!(list.ids().collect::<Vec<_>>(), [1, 0]);
         assert_eq!(list.best_fit(41 << 10), None);
     }

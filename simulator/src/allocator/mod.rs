@@ -354,8 +354,14 @@ impl<D: Driver> CachingAllocator<D> {
     fn take(&mut self, pool: usize, at: Position, size: u64) -> u32 {
         let Pool { is_small, ref free, .. } = self.pools[pool];
         let id = free.id(at);
-        self.pools[pool].free.remove_at(at);
-        if self.splits(is_small, self.arena.get(id).size, size) { self.cut(id, size) } else { id }
+        if !self.splits(is_small, self.arena.get(id).size, size) {
+            self.pools[pool].free.remove_at(at);
+            return id;
+        }
+        let front = self.cut(id, size);
+        let rest = self.mark_free(id);
+        self.pools[pool].free.replace(at, id, rest.size, rest.address);
+        front
     }
 
     /// Takes a block from a new segment (the second half of `malloc`). The error is the size of
@@ -370,7 +376,9 @@ impl<D: Driver> CachingAllocator<D> {
             None => self.grow_after_release(pool, size).ok_or(self.settings.segment_size(size))?,
         };
         if self.splits(self.pools[pool].is_small, self.arena.get(id).size, size) {
-            return Ok(self.cut(id, size));
+            let front = self.cut(id, size);
+            self.set_free(id);
+            return Ok(front);
         }
         Ok(id)
     }
@@ -412,31 +420,36 @@ impl<D: Driver> CachingAllocator<D> {
         }))
     }
 
-    /// Cuts the first `size` bytes off a block; the rest keeps its index and is free
-    /// (`alloc_found_block`).
+    /// Cuts the first `size` bytes off a block; the rest keeps its index (`alloc_found_block`).
     fn cut(&mut self, id: u32, size: u64) -> u32 {
         let rest = self.arena.get_mut(id);
         let front = Slot { size, ..*rest };
         rest.address += size;
         rest.size -= size;
-        self.set_free(id);
         let new = self.arena.add(front);
         self.arena.link_before(id, new);
         new
     }
 
-    /// A block enters its pool's free list; its age starts (`insert_into_blocks`).
-    fn set_free(&mut self, id: u32) {
+    /// A block becomes free: its age starts (`insert_into_blocks`).
+    fn mark_free(&mut self, id: u32) -> Slot {
         let slot = self.arena.get_mut(id);
         slot.born = self.lookups[(slot.pool & 1) as usize];
         slot.state = State::Free;
-        self.pools[slot.pool as usize].free.insert(id, slot.size, slot.address);
+        *slot
+    }
+
+    /// A block enters its pool's free list.
+    fn set_free(&mut self, id: u32) {
+        let Slot { pool, size, address, .. } = self.mark_free(id);
+        self.pools[pool as usize].free.insert(id, size, address);
     }
 
     /// A free block leaves its pool's free list.
     fn unlist(&mut self, id: u32) {
         let Slot { pool, size, .. } = *self.arena.get(id);
-        self.pools[pool as usize].free.remove(id, size);
+        let free = &mut self.pools[pool as usize].free;
+        free.remove_at(free.position(id, size));
     }
 
     fn hand_out(&mut self, id: u32, bytes: u64) -> Block {
@@ -471,16 +484,25 @@ impl<D: Driver> CachingAllocator<D> {
 
     /// Makes a block free, merged with its free neighbours (`try_merge_blocks`).
     fn merge_free(&mut self, id: u32) {
-        let Slot { prev, next, .. } = *self.arena.get(id);
+        let Slot { prev, next, pool, .. } = *self.arena.get(id);
+        let pool = pool as usize;
         if self.is_free(prev) {
-            self.unlist(prev);
+            if self.is_free(next) {
+                self.unlist(next);
+                self.absorb_next(id, next);
+            }
+            let at = self.pools[pool].free.position(prev, self.arena.get(prev).size);
             self.absorb_prev(id, prev);
-        }
-        if self.is_free(next) {
-            self.unlist(next);
+            let merged = self.mark_free(id);
+            self.pools[pool].free.replace(at, id, merged.size, merged.address);
+        } else if self.is_free(next) {
+            let at = self.pools[pool].free.position(next, self.arena.get(next).size);
             self.absorb_next(id, next);
+            let merged = self.mark_free(id);
+            self.pools[pool].free.replace(at, id, merged.size, merged.address);
+        } else {
+            self.set_free(id);
         }
-        self.set_free(id);
     }
 
     fn is_free(&self, id: u32) -> bool {

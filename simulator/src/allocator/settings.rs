@@ -182,6 +182,7 @@ impl Settings {
     /// # Example
     ///
     /// With 8 divisions, 4 096 bytes stay (not above 512 · 8), and 5 MiB + 1 becomes 5.5 MiB.
+    #[inline]
     pub fn block_size(&self, bytes: u64) -> u64 {
         if bytes < MIN_BLOCK {
             return MIN_BLOCK;
