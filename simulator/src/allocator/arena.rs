@@ -1,8 +1,37 @@
 //! The blocks: one slot each in a vector, linked to their neighbours in the segment by index, so
 //! that no block costs a heap allocation.
 
-/// No block, no expandable segment.
+/// No block.
 pub(super) const NONE: u32 = u32::MAX;
+
+/// A pool: that of stream `n` for large blocks is 2 · n, that for small ones 2 · n + 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PoolIdx(u16);
+
+impl PoolIdx {
+    /// The pool of a stream and kind.
+    ///
+    /// # Panics
+    ///
+    /// When the stream is not a small number.
+    #[inline]
+    pub(super) fn new(stream: u32, is_small: bool) -> Self {
+        let pool = u16::try_from(2 * stream).expect("streams are small numbers");
+        Self(pool + u16::from(is_small))
+    }
+
+    /// Whether it holds small blocks.
+    #[inline]
+    pub(super) fn is_small(self) -> bool {
+        self.0 & 1 == 1
+    }
+
+    /// Its place among the pools.
+    #[inline]
+    pub(super) fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
 
 /// What a block is to the allocator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,30 +48,43 @@ pub(super) enum State {
     Vacant,
 }
 
-/// One block.
+/// One block: 40 bytes, since programs hold thousands and the near caches hold few.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slot {
     /// Address of its first byte.
     pub(super) address: u64,
     /// Bytes of it, a multiple of 512.
     pub(super) size: u64,
-    /// Bytes that were asked for, while it is handed out.
-    pub(super) requested: u64,
-    /// Free-list look-ups of its pool kind when it became free: its age is counted from there.
-    pub(super) born: u64,
+    /// While it is handed out or pending, the bytes that were requested; while it is free, the
+    /// look-ups in pools of its kind when it became free, from which its age is counted.
+    pub(super) requested_or_born: u64,
     /// The block that ends where this one starts, in the same segment.
     pub(super) prev: u32,
     /// The block that starts where this one ends, in the same segment; for a vacant slot the next
     /// vacant one.
     pub(super) next: u32,
-    /// The expandable segment that it lies in.
-    pub(super) expandable: u32,
-    /// Its pool.
-    pub(super) pool: u32,
     /// How often this slot was handed out.
     pub(super) generation: u32,
+    /// Its pool.
+    pub(super) pool: PoolIdx,
     /// What it is.
     pub(super) state: State,
+}
+
+impl Slot {
+    /// A block that is a segment or range of its own.
+    pub(super) fn whole(address: u64, size: u64, pool: PoolIdx, state: State) -> Self {
+        Self {
+            address,
+            size,
+            requested_or_born: 0,
+            prev: NONE,
+            next: NONE,
+            generation: 0,
+            pool,
+            state,
+        }
+    }
 }
 
 /// All blocks.

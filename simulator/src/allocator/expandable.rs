@@ -11,7 +11,7 @@
 //! `ExpandableSegment`, `find_expandable_block`, `map_block`, `unmap_block`,
 //! `try_allocate_expandable_block`, `release_expandable_segment`.
 
-use super::arena::{NONE, Slot, State};
+use super::arena::{NONE, PoolIdx, Slot, State};
 use super::free_list::{MAX_BLOCK, Position};
 use super::{CachingAllocator, Driver};
 
@@ -20,15 +20,13 @@ use super::{CachingAllocator, Driver};
 pub(super) struct ExpandableRange {
     base: u64,
     bytes: u64,
-    /// Step in which it is mapped, in bytes.
-    page: u64,
 }
 
 impl<D: Driver> CachingAllocator<D> {
     /// From the best fit at `at`, goes on to larger blocks while they have less room to grow: a
     /// block that borders unmapped addresses counts as what it could become (`get_free_block`).
-    pub(super) fn least_room(&self, pool: usize, mut at: Position) -> Position {
-        let free = &self.pools[pool].free;
+    pub(super) fn least_room(&self, pool: PoolIdx, mut at: Position) -> Position {
+        let free = &self.pools[pool.index()].free;
         let mut room = self.room(free.id(at));
         while let Some(next) = free.next(at) {
             let next_room = self.room(free.id(next));
@@ -53,7 +51,7 @@ impl<D: Driver> CachingAllocator<D> {
 
     /// Maps memory until there is a free block of `size` bytes, and takes it
     /// (`try_allocate_expandable_block`). What was mapped before a refusal stays, free.
-    pub(super) fn grow_expandable(&mut self, pool: usize, size: u64) -> Option<u32> {
+    pub(super) fn grow_expandable(&mut self, pool: PoolIdx, size: u64) -> Option<u32> {
         let mut id = self.find_expandable(pool, size);
         if self.arena.get(id).state == State::Unmapped {
             let bytes = size.min(self.arena.get(id).size);
@@ -70,8 +68,8 @@ impl<D: Driver> CachingAllocator<D> {
 
     /// First of the free and unmapped blocks in a row, at the lowest address, that have `size`
     /// bytes together; a new range when there are none (`find_expandable_block`).
-    fn find_expandable(&mut self, pool: usize, size: u64) -> u32 {
-        for &unmapped in &self.pools[pool].unmapped {
+    fn find_expandable(&mut self, pool: PoolIdx, size: u64) -> u32 {
+        for &unmapped in &self.pools[pool.index()].unmapped {
             let prev = self.arena.get(unmapped).prev;
             let first = if self.is_free(prev) { prev } else { unmapped };
             if size <= self.run_bytes(first, size) {
@@ -96,35 +94,30 @@ impl<D: Driver> CachingAllocator<D> {
     }
 
     /// Reserves 9/8 of the device's bytes, in whole pages.
-    fn reserve_range(&mut self, pool: usize, size: u64) -> u32 {
-        let page = self.settings.page(self.pools[pool].is_small);
+    fn reserve_range(&mut self, pool: PoolIdx, size: u64) -> u32 {
+        let page = self.settings.page(pool.is_small());
         let device = self.driver.device_bytes();
         let bytes = device.saturating_add(device / 8).max(size).min(MAX_BLOCK - page);
         let bytes = bytes.next_multiple_of(page);
-        let base = self.driver.reserve(bytes, self.pools[pool].stream);
-        let expandable = u32::try_from(self.expandables.len()).expect("fewer than 2³² ranges");
-        self.expandables.push(ExpandableRange { base, bytes, page });
-        let id = self.arena.add(Slot {
-            address: base,
-            size: bytes,
-            requested: 0,
-            born: 0,
-            prev: NONE,
-            next: NONE,
-            expandable,
-            pool: u32::try_from(pool).expect("streams are small numbers"),
-            generation: 0,
-            state: State::Unmapped,
-        });
+        let base = self.driver.reserve(bytes, self.pools[pool.index()].stream);
+        self.expandables.push(ExpandableRange { base, bytes });
+        let id = self.arena.add(Slot::whole(base, bytes, pool, State::Unmapped));
         self.insert_unmapped(id);
         id
+    }
+
+    /// Place of the range in which an address lies: that with the highest base up to it.
+    fn range_of(&self, address: u64) -> usize {
+        let below = self.expandables.iter().enumerate().filter(|(_, range)| range.base <= address);
+        let (at, _) = below.max_by_key(|(_, range)| range.base).expect("a block lies in a range");
+        at
     }
 
     /// Maps the first `size` bytes of an unmapped block, rounded up to pages; returns the free
     /// block that they become part of (`map_block`).
     fn map_block(&mut self, id: u32, size: u64) -> Option<u32> {
         let slot = *self.arena.get(id);
-        let bytes = size.next_multiple_of(self.expandables[slot.expandable as usize].page);
+        let bytes = size.next_multiple_of(self.settings.page(slot.pool.is_small()));
         if !self.driver.map(slot.address, bytes) {
             return None;
         }
@@ -146,7 +139,8 @@ impl<D: Driver> CachingAllocator<D> {
     /// (`unmap_block`). A range without any memory left is given up.
     pub(super) fn unmap_block(&mut self, id: u32) {
         let slot = *self.arena.get(id);
-        let ExpandableRange { base, page, .. } = self.expandables[slot.expandable as usize];
+        let ExpandableRange { base, .. } = self.expandables[self.range_of(slot.address)];
+        let page = self.settings.page(slot.pool.is_small());
         let start = base + (slot.address - base).next_multiple_of(page);
         let end = base + (slot.address + slot.size - base) / page * page;
         if end <= start {
@@ -184,9 +178,9 @@ impl<D: Driver> CachingAllocator<D> {
             self.remove_unmapped(next);
             self.absorb_next(id, next);
         }
-        let Slot { expandable, prev, next, .. } = *self.arena.get(id);
+        let Slot { address, prev, next, .. } = *self.arena.get(id);
         if prev == NONE && next == NONE {
-            let ExpandableRange { base, bytes, .. } = self.expandables[expandable as usize];
+            let ExpandableRange { base, bytes } = self.expandables.remove(self.range_of(address));
             self.driver.release(base, bytes);
             self.arena.drop_slot(id);
         } else {
@@ -200,20 +194,20 @@ impl<D: Driver> CachingAllocator<D> {
 
     fn insert_unmapped(&mut self, id: u32) {
         let at = self.unmapped_position(id);
-        let pool = self.arena.get(id).pool as usize;
-        self.pools[pool].unmapped.insert(at, id);
+        let pool = self.arena.get(id).pool;
+        self.pools[pool.index()].unmapped.insert(at, id);
     }
 
     fn remove_unmapped(&mut self, id: u32) {
         let at = self.unmapped_position(id);
-        let pool = self.arena.get(id).pool as usize;
-        assert_eq!(self.pools[pool].unmapped[at], id, "the pool lists its unmapped blocks");
-        self.pools[pool].unmapped.remove(at);
+        let pool = self.arena.get(id).pool;
+        assert_eq!(self.pools[pool.index()].unmapped[at], id, "the pool lists its unmapped blocks");
+        self.pools[pool.index()].unmapped.remove(at);
     }
 
     fn unmapped_position(&self, id: u32) -> usize {
         let Slot { address, pool, .. } = *self.arena.get(id);
-        let unmapped = &self.pools[pool as usize].unmapped;
+        let unmapped = &self.pools[pool.index()].unmapped;
         unmapped.partition_point(|&other| self.arena.get(other).address < address)
     }
 }

@@ -18,10 +18,10 @@ use super::settings::MIN_BLOCK;
 /// The largest block that the list orders: 2 TiB less 512 bytes.
 pub(super) const MAX_BLOCK: u64 = (u32::MAX as u64) * MIN_BLOCK;
 
-/// Bins for sizes of up to 2³² − 1 units.
-const BINS: usize = 240;
+/// Bins; sizes of up to 2³² − 1 units use the first 240, and any `u8` is one.
+const BINS: usize = 256;
 /// Words of one bit per bin.
-const WORDS: usize = BINS.div_ceil(64);
+const WORDS: usize = BINS / 64;
 
 /// A free block.
 #[derive(Debug, Clone, Copy)]
@@ -47,14 +47,14 @@ impl Entry {
 /// Where a block stands in the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Position {
-    bin: usize,
-    at: usize,
+    bin: u8,
+    at: u32,
 }
 
 /// Blocks by (size, address).
 #[derive(Debug, Clone)]
 pub(super) struct FreeList {
-    bins: Vec<Vec<Entry>>,
+    bins: Box<[Vec<Entry>; BINS]>,
     occupied: [u64; WORDS],
 }
 
@@ -68,20 +68,26 @@ fn units_of(size: u64) -> u32 {
 
 /// The bin of a size; see the head of this file.
 #[inline]
-fn bin_of(units: u32) -> usize {
-    let power = units.max(8).ilog2();
-    ((power - 3) * 8 + (units >> (power - 3))) as usize
+#[expect(clippy::cast_possible_truncation, reason = "at most 239")]
+fn bin_of(units: u32) -> u8 {
+    let shift = units.max(8).ilog2() - 3;
+    (shift * 8 + (units >> shift)) as u8
 }
 
 impl FreeList {
     pub(super) fn new() -> Self {
-        Self { bins: vec![Vec::new(); BINS], occupied: [0; WORDS] }
+        Self { bins: Box::new([const { Vec::new() }; BINS]), occupied: [0; WORDS] }
+    }
+
+    #[inline]
+    fn bin(&self, bin: u8) -> &[Entry] {
+        &self.bins[usize::from(bin)]
     }
 
     /// The block at a position.
     #[inline]
-    pub(super) fn id(&self, position: Position) -> u32 {
-        self.bins[position.bin][position.at].id
+    pub(super) fn id(&self, Position { bin, at }: Position) -> u32 {
+        self.bin(bin)[at as usize].id
     }
 
     /// All blocks in order.
@@ -94,9 +100,9 @@ impl FreeList {
     pub(super) fn best_fit(&self, size: u64) -> Option<Position> {
         let units = units_of(size);
         let bin = bin_of(units);
-        match self.bins[bin].iter().rposition(|entry| units <= entry.units) {
-            Some(at) => Some(Position { bin, at }),
-            None => self.first_in_bins(bin + 1),
+        match self.bin(bin).iter().rposition(|entry| units <= entry.units) {
+            Some(at) => Some(position(bin, at)),
+            None => self.first_after(bin),
         }
     }
 
@@ -105,21 +111,21 @@ impl FreeList {
     pub(super) fn next(&self, Position { bin, at }: Position) -> Option<Position> {
         match at.checked_sub(1) {
             Some(at) => Some(Position { bin, at }),
-            None => self.first_in_bins(bin + 1),
+            None => self.first_after(bin),
         }
     }
 
-    /// The first block in the bins from `bin` on.
+    /// The first block in the bins after `bin`.
     #[inline]
-    fn first_in_bins(&self, bin: usize) -> Option<Position> {
-        let mut word = bin / 64;
-        let mut bits = self.occupied.get(word)? & (u64::MAX << (bin % 64));
+    fn first_after(&self, bin: u8) -> Option<Position> {
+        let mut word = usize::from(bin / 64);
+        let mut bits = self.occupied[word] & (u64::MAX << (bin % 64) << 1);
         while bits == 0 {
             word += 1;
             bits = *self.occupied.get(word)?;
         }
-        let bin = word * 64 + bits.trailing_zeros() as usize;
-        Some(Position { bin, at: self.bins[bin].len() - 1 })
+        let bin = u8::try_from(word * 64 + bits.trailing_zeros() as usize).ok()?;
+        Some(position(bin, self.bin(bin).len() - 1))
     }
 
     /// Adds a block.
@@ -131,23 +137,26 @@ impl FreeList {
     #[inline]
     fn insert_entry(&mut self, entry: Entry) {
         let bin = bin_of(entry.units);
-        self.occupied[bin / 64] |= 1 << (bin % 64);
-        let entries = &mut self.bins[bin];
-        let mut at = entries.len();
+        self.occupied[usize::from(bin / 64)] |= 1 << (bin % 64);
+        let entries = &mut self.bins[usize::from(bin)];
         entries.push(entry);
-        while 0 < at && entries[at - 1].is_before(entry) {
-            entries[at] = entries[at - 1];
-            at -= 1;
+        let mut last = entries.as_mut_slice();
+        while let [.., before, new] = last
+            && before.is_before(entry)
+        {
+            *new = *before;
+            *before = entry;
+            let shorter = last.len() - 1;
+            last = &mut last[..shorter];
         }
-        entries[at] = entry;
     }
 
     /// Position of a block, given its size as it was added.
     #[inline]
     pub(super) fn position(&self, id: u32, size: u64) -> Position {
         let bin = bin_of(units_of(size));
-        let at = self.bins[bin].iter().rposition(|entry| entry.id == id);
-        Position { bin, at: at.expect("a free block is in its pool's list") }
+        let at = self.bin(bin).iter().rposition(|entry| entry.id == id);
+        position(bin, at.expect("a free block is in its pool's list"))
     }
 
     /// Puts a block in the place of the one at a position, or where it belongs.
@@ -155,7 +164,8 @@ impl FreeList {
     pub(super) fn replace(&mut self, position: Position, id: u32, size: u64, address: u64) {
         let entry = Entry::new(id, size, address);
         let Position { bin, at } = position;
-        let entries = &mut self.bins[bin];
+        let at = at as usize;
+        let entries = self.bins[usize::from(bin)].as_mut_slice();
         let stays = bin_of(entry.units) == bin
             && entries.get(at + 1).is_none_or(|before| before.is_before(entry))
             && entries.get(at.wrapping_sub(1)).is_none_or(|&after| entry.is_before(after));
@@ -170,15 +180,23 @@ impl FreeList {
     /// Takes out the block at a position.
     #[inline]
     pub(super) fn remove_at(&mut self, Position { bin, at }: Position) {
-        let entries = &mut self.bins[bin];
-        for to in at + 1..entries.len() {
-            entries[to - 1] = entries[to];
+        let entries = &mut self.bins[usize::from(bin)];
+        let at = at as usize;
+        if at + 1 == entries.len() {
+            entries.pop();
+        } else {
+            entries.remove(at);
         }
-        entries.pop();
         if entries.is_empty() {
-            self.occupied[bin / 64] &= !(1 << (bin % 64));
+            self.occupied[usize::from(bin / 64)] &= !(1 << (bin % 64));
         }
     }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2³² blocks")]
+fn position(bin: u8, at: usize) -> Position {
+    Position { bin, at: at as u32 }
 }
 
 #[cfg(test)]
@@ -191,7 +209,7 @@ mod tests {
             [1, 7, 8, 15, 16, 17, 18, 31, 32].map(bin_of),
             [1, 7, 8, 15, 16, 16, 17, 23, 24]
         );
-        assert_eq!(bin_of(u32::MAX), BINS - 1);
+        assert_eq!(bin_of(u32::MAX), 239);
     }
 
     #[test]

@@ -34,7 +34,7 @@ use std::fmt;
 pub use driver::{Counting, Driver, Logged, SegmentAction, SegmentEvent};
 pub use settings::{ProcessLimit, Segments, Settings, SettingsError};
 
-use arena::{Arena, NONE, Slot, State};
+use arena::{Arena, NONE, PoolIdx, Slot, State};
 use expandable::ExpandableRange;
 use free_list::{FreeList, MAX_BLOCK, Position};
 use settings::{MIN_BLOCK, SMALL_BLOCK};
@@ -121,7 +121,6 @@ impl Stats {
 /// The free blocks of one stream and kind.
 #[derive(Debug, Clone)]
 struct Pool {
-    is_small: bool,
     stream: u32,
     free: FreeList,
     /// Unmapped blocks by address.
@@ -142,6 +141,8 @@ pub struct CachingAllocator<D> {
     stats: Stats,
     /// Bytes that the process may reserve.
     limit: u64,
+    /// Whether segments are expandable.
+    is_expandable: bool,
     /// Blocks of this many bytes and more are not split.
     max_split: u64,
     /// Reserved bytes above which garbage is collected.
@@ -161,6 +162,7 @@ impl<D: Driver> CachingAllocator<D> {
         let gc_floor =
             settings.garbage_collection_threshold.and_then(|share| Some(share_of(limit?, share)));
         Self {
+            is_expandable: settings.segments == Segments::Expandable,
             max_split: settings.max_split_size.unwrap_or(u64::MAX),
             settings,
             driver,
@@ -194,7 +196,10 @@ impl<D: Driver> CachingAllocator<D> {
             return Err(self.out_of_memory(bytes, bytes));
         }
         let size = self.settings.block_size(bytes);
-        let pool = self.pool_of(stream, size <= SMALL_BLOCK);
+        let pool = PoolIdx::new(stream, size <= SMALL_BLOCK);
+        if self.pools.len() <= pool.index() {
+            self.add_streams(stream);
+        }
         let id = match self.find(pool, size) {
             Some(at) => self.take(pool, at, size),
             None => {
@@ -303,35 +308,25 @@ impl<D: Driver> CachingAllocator<D> {
         OutOfMemory { requested, segment, allocated, reserved }
     }
 
-    /// Index of the pool of a stream and kind (`get_pool`).
-    fn pool_of(&mut self, stream: u32, is_small: bool) -> usize {
-        let at = 2 * stream as usize + usize::from(is_small);
-        if self.pools.len() <= at {
-            self.add_streams(stream);
-        }
-        at
-    }
-
+    /// Makes the pools of all streams up to one (`get_pool` makes them as they are needed).
     #[cold]
     fn add_streams(&mut self, up_to: u32) {
-        let first = u32::try_from(self.pools.len() / 2).expect("streams are small numbers");
-        for stream in first..=up_to {
-            for is_small in [false, true] {
-                let free = FreeList::new();
-                self.pools.push(Pool { is_small, stream, free, unmapped: Vec::new() });
-            }
+        while self.pools.last().is_none_or(|pool| pool.stream < up_to) {
+            let stream = self.pools.last().map_or(0, |pool| pool.stream + 1);
+            let pool = Pool { stream, free: FreeList::new(), unmapped: Vec::new() };
+            self.pools.extend([pool.clone(), pool]);
         }
     }
 
     /// Position in the pool of the free block that serves `size` (`get_free_block`).
-    fn find(&mut self, pool: usize, size: u64) -> Option<Position> {
-        let Pool { is_small, ref free, .. } = self.pools[pool];
-        self.lookups[usize::from(is_small)] += 1;
+    fn find(&mut self, pool: PoolIdx, size: u64) -> Option<Position> {
+        self.lookups[usize::from(pool.is_small())] += 1;
+        let free = &self.pools[pool.index()].free;
         let mut at = free.best_fit(size)?;
-        if self.settings.segments == Segments::Expandable {
+        if self.is_expandable {
             at = self.least_room(pool, at);
         }
-        let found = self.arena.get(self.pools[pool].free.id(at)).size;
+        let found = self.arena.get(free.id(at)).size;
         let fits = if size < self.max_split {
             found < self.max_split
         } else {
@@ -343,7 +338,7 @@ impl<D: Driver> CachingAllocator<D> {
     /// Whether what remains of a block becomes a block of its own (`should_split`).
     fn splits(&self, is_small: bool, block: u64, size: u64) -> bool {
         let remaining = block - size;
-        if is_small || self.settings.segments == Segments::Expandable {
+        if is_small || self.is_expandable {
             MIN_BLOCK <= remaining
         } else {
             size < self.max_split && SMALL_BLOCK < remaining
@@ -351,23 +346,22 @@ impl<D: Driver> CachingAllocator<D> {
     }
 
     /// Takes the free block at a position, cut to `size` where the rules allow.
-    fn take(&mut self, pool: usize, at: Position, size: u64) -> u32 {
-        let Pool { is_small, ref free, .. } = self.pools[pool];
-        let id = free.id(at);
-        if !self.splits(is_small, self.arena.get(id).size, size) {
-            self.pools[pool].free.remove_at(at);
+    fn take(&mut self, pool: PoolIdx, at: Position, size: u64) -> u32 {
+        let id = self.pools[pool.index()].free.id(at);
+        if !self.splits(pool.is_small(), self.arena.get(id).size, size) {
+            self.pools[pool.index()].free.remove_at(at);
             return id;
         }
         let front = self.cut(id, size);
-        let rest = self.mark_free(id);
-        self.pools[pool].free.replace(at, id, rest.size, rest.address);
+        let Slot { size, address, .. } = self.mark_free(id);
+        self.pools[pool.index()].free.replace(at, id, size, address);
         front
     }
 
     /// Takes a block from a new segment (the second half of `malloc`). The error is the size of
     /// the segment that could not be had.
     #[cold]
-    fn take_new(&mut self, pool: usize, size: u64) -> Result<u32, u64> {
+    fn take_new(&mut self, pool: PoolIdx, size: u64) -> Result<u32, u64> {
         if self.gc_floor.is_some() {
             self.collect_garbage();
         }
@@ -375,7 +369,7 @@ impl<D: Driver> CachingAllocator<D> {
             Some(id) => id,
             None => self.grow_after_release(pool, size).ok_or(self.settings.segment_size(size))?,
         };
-        if self.splits(self.pools[pool].is_small, self.arena.get(id).size, size) {
+        if self.splits(pool.is_small(), self.arena.get(id).size, size) {
             let front = self.cut(id, size);
             self.set_free(id);
             return Ok(front);
@@ -383,7 +377,7 @@ impl<D: Driver> CachingAllocator<D> {
         Ok(id)
     }
 
-    fn grow_after_release(&mut self, pool: usize, size: u64) -> Option<u32> {
+    fn grow_after_release(&mut self, pool: PoolIdx, size: u64) -> Option<u32> {
         if self.release_available(pool, size)
             && let Some(id) = self.grow(pool, size)
         {
@@ -395,29 +389,18 @@ impl<D: Driver> CachingAllocator<D> {
     }
 
     /// A new block of at least `size` bytes, in no free list (`alloc_block`).
-    fn grow(&mut self, pool: usize, size: u64) -> Option<u32> {
+    fn grow(&mut self, pool: PoolIdx, size: u64) -> Option<u32> {
         let bytes = self.settings.segment_size(size);
         if self.limit.saturating_sub(self.stats.reserved) < bytes {
             return None;
         }
-        if self.settings.segments == Segments::Expandable {
+        if self.is_expandable {
             return self.grow_expandable(pool, size);
         }
-        let address = self.driver.alloc(bytes, self.pools[pool].stream)?;
+        let address = self.driver.alloc(bytes, self.pools[pool.index()].stream)?;
         self.stats.reserve(bytes);
         self.stats.segments += 1;
-        Some(self.arena.add(Slot {
-            address,
-            size: bytes,
-            requested: 0,
-            born: 0,
-            prev: NONE,
-            next: NONE,
-            expandable: NONE,
-            pool: u32::try_from(pool).expect("streams are small numbers"),
-            generation: 0,
-            state: State::Free,
-        }))
+        Some(self.arena.add(Slot::whole(address, bytes, pool, State::Free)))
     }
 
     /// Cuts the first `size` bytes off a block; the rest keeps its index (`alloc_found_block`).
@@ -434,7 +417,7 @@ impl<D: Driver> CachingAllocator<D> {
     /// A block becomes free: its age starts (`insert_into_blocks`).
     fn mark_free(&mut self, id: u32) -> Slot {
         let slot = self.arena.get_mut(id);
-        slot.born = self.lookups[(slot.pool & 1) as usize];
+        slot.requested_or_born = self.lookups[usize::from(slot.pool.is_small())];
         slot.state = State::Free;
         *slot
     }
@@ -442,20 +425,20 @@ impl<D: Driver> CachingAllocator<D> {
     /// A block enters its pool's free list.
     fn set_free(&mut self, id: u32) {
         let Slot { pool, size, address, .. } = self.mark_free(id);
-        self.pools[pool as usize].free.insert(id, size, address);
+        self.pools[pool.index()].free.insert(id, size, address);
     }
 
     /// A free block leaves its pool's free list.
     fn unlist(&mut self, id: u32) {
         let Slot { pool, size, .. } = *self.arena.get(id);
-        let free = &mut self.pools[pool as usize].free;
+        let free = &mut self.pools[pool.index()].free;
         free.remove_at(free.position(id, size));
     }
 
     fn hand_out(&mut self, id: u32, bytes: u64) -> Block {
         let slot = self.arena.get_mut(id);
         slot.state = State::Allocated;
-        slot.requested = bytes;
+        slot.requested_or_born = bytes;
         slot.generation = slot.generation.wrapping_add(1);
         let stats = &mut self.stats;
         stats.allocated += slot.size;
@@ -476,16 +459,16 @@ impl<D: Driver> CachingAllocator<D> {
 
     /// A block is no longer used by anyone (`free_block`).
     fn release_to_pool(&mut self, id: u32) {
-        let Slot { size, requested, .. } = *self.arena.get(id);
-        self.stats.active -= size;
-        self.stats.requested -= requested;
+        let slot = self.arena.get(id);
+        self.stats.active -= slot.size;
+        self.stats.requested -= slot.requested_or_born;
         self.merge_free(id);
     }
 
     /// Makes a block free, merged with its free neighbours (`try_merge_blocks`).
     fn merge_free(&mut self, id: u32) {
         let Slot { prev, next, pool, .. } = *self.arena.get(id);
-        let pool = pool as usize;
+        let pool = pool.index();
         if self.is_free(prev) {
             if self.is_free(next) {
                 self.unlist(next);

@@ -4,7 +4,7 @@
 //! Source: PyTorch 2.11, `c10/cuda/CUDACachingAllocator.cpp` (`garbage_collect_cached_blocks`,
 //! `release_available_cached_blocks`, `release_cached_blocks`, `release_blocks`, `release_block`).
 
-use super::arena::NONE;
+use super::arena::{NONE, PoolIdx};
 use super::{CachingAllocator, Driver};
 
 impl<D: Driver> CachingAllocator<D> {
@@ -21,14 +21,15 @@ impl<D: Driver> CachingAllocator<D> {
             candidates.extend(pool.free.ids().filter(|&id| self.is_whole_segment(id)));
         }
         let now = self.lookups[0];
-        let mut total_age: u64 = candidates.iter().map(|&id| now - self.arena.get(id).born).sum();
+        let mut total_age: u64 =
+            candidates.iter().map(|&id| now - self.arena.get(id).requested_or_born).sum();
         let mut reclaimed = 0;
         while reclaimed < target && !candidates.is_empty() {
             // In whole numbers: age ≥ total / count.
             let (total, count) = (total_age, candidates.len() as u64);
             let mut kept = Vec::new();
             for &id in &candidates {
-                let age = now - self.arena.get(id).born;
+                let age = now - self.arena.get(id).requested_or_born;
                 if total <= age * count {
                     reclaimed += self.arena.get(id).size;
                     total_age -= age;
@@ -44,13 +45,13 @@ impl<D: Driver> CachingAllocator<D> {
     /// Frees just enough oversize blocks of the pool for a request of `size`
     /// (`release_available_cached_blocks`): one that is large enough, or else several from the
     /// largest down. False when that was not enough; what was freed stays freed.
-    pub(super) fn release_available(&mut self, pool: usize, size: u64) -> bool {
+    pub(super) fn release_available(&mut self, pool: PoolIdx, size: u64) -> bool {
         if self.settings.max_split_size.is_none() {
             return false;
         }
         let wanted = size.max(self.max_split);
-        if let Some(at) = self.pools[pool].free.best_fit(wanted) {
-            let id = self.pools[pool].free.id(at);
+        if let Some(at) = self.pools[pool.index()].free.best_fit(wanted) {
+            let id = self.pools[pool.index()].free.id(at);
             let can_release = self.is_whole_segment(id);
             if can_release {
                 self.free_segment(id);
@@ -59,7 +60,7 @@ impl<D: Driver> CachingAllocator<D> {
         }
         let mut released = 0;
         while released < wanted {
-            let Some(id) = self.pools[pool].free.ids().next_back() else { break };
+            let Some(id) = self.pools[pool.index()].free.ids().next_back() else { break };
             let bytes = self.arena.get(id).size;
             if bytes < self.max_split || !self.is_whole_segment(id) {
                 break;
@@ -87,7 +88,7 @@ impl<D: Driver> CachingAllocator<D> {
         let mut to_unmap = Vec::new();
         let free: Vec<u32> = self.pools[pool].free.ids().collect();
         for id in free {
-            if self.arena.get(id).expandable != NONE {
+            if self.is_expandable {
                 to_unmap.push(id);
             } else if self.is_whole_segment(id) {
                 self.free_segment(id);
@@ -101,7 +102,7 @@ impl<D: Driver> CachingAllocator<D> {
     /// Whether a free block is a fixed segment of its own.
     fn is_whole_segment(&self, id: u32) -> bool {
         let slot = self.arena.get(id);
-        slot.prev == NONE && slot.next == NONE && slot.expandable == NONE
+        slot.prev == NONE && slot.next == NONE && !self.is_expandable
     }
 
     /// Gives a free block that is a whole segment back to the driver (`release_block`).
