@@ -136,14 +136,6 @@ impl Arena {
         self.vacant = id;
     }
 
-    /// Links a new block in front of `id`.
-    #[inline]
-    pub(super) fn link_before(&mut self, id: u32, new: u32) {
-        let prev = self.get(id).prev;
-        self.link(prev, new);
-        self.link(new, id);
-    }
-
     /// Makes two blocks neighbours; either may be none.
     #[inline]
     pub(super) fn link(&mut self, prev: u32, next: u32) {

@@ -151,7 +151,8 @@ impl<D: Driver> CachingAllocator<D> {
         self.unlist(id);
         if slot.address < start {
             let before = self.arena.add(Slot { size: start - slot.address, ..slot });
-            self.arena.link_before(id, before);
+            self.arena.link(slot.prev, before);
+            self.arena.link(before, id);
             self.set_free(before);
         }
         if end < slot.address + slot.size {

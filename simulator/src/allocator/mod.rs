@@ -352,10 +352,9 @@ impl<D: Driver> CachingAllocator<D> {
             self.pools[pool.index()].free.remove_at(at);
             return id;
         }
-        let front = self.cut(id, size);
-        let Slot { size, address, .. } = self.mark_free(id);
-        self.pools[pool.index()].free.replace(at, id, size, address);
-        front
+        let (rest, Slot { size, address, .. }) = self.cut(id, size);
+        self.pools[pool.index()].free.replace(at, rest, size, address);
+        id
     }
 
     /// Takes a block from a new segment (the second half of `malloc`). The error is the size of
@@ -370,9 +369,8 @@ impl<D: Driver> CachingAllocator<D> {
             None => self.grow_after_release(pool, size).ok_or(self.settings.segment_size(size))?,
         };
         if self.splits(pool.is_small(), self.arena.get(id).size, size) {
-            let front = self.cut(id, size);
-            self.set_free(id);
-            return Ok(front);
+            let (rest, Slot { size, address, .. }) = self.cut(id, size);
+            self.pools[pool.index()].free.insert(rest, size, address);
         }
         Ok(id)
     }
@@ -403,15 +401,23 @@ impl<D: Driver> CachingAllocator<D> {
         Some(self.arena.add(Slot::whole(address, bytes, pool, State::Free)))
     }
 
-    /// Cuts the first `size` bytes off a block; the rest keeps its index (`alloc_found_block`).
-    fn cut(&mut self, id: u32, size: u64) -> u32 {
-        let rest = self.arena.get_mut(id);
-        let front = Slot { size, ..*rest };
-        rest.address += size;
-        rest.size -= size;
-        let new = self.arena.add(front);
-        self.arena.link_before(id, new);
-        new
+    /// Cuts a block after `size` bytes; the rest is free, but not yet listed
+    /// (`alloc_found_block`).
+    fn cut(&mut self, id: u32, size: u64) -> (u32, Slot) {
+        let front = self.arena.get_mut(id);
+        let rest = Slot {
+            address: front.address + size,
+            size: front.size - size,
+            requested_or_born: self.lookups[usize::from(front.pool.is_small())],
+            prev: id,
+            state: State::Free,
+            ..*front
+        };
+        front.size = size;
+        let new = self.arena.add(rest);
+        self.arena.link(id, new);
+        self.arena.link(new, rest.next);
+        (new, rest)
     }
 
     /// A block becomes free: its age starts (`insert_into_blocks`).
