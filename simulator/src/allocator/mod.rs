@@ -189,7 +189,8 @@ impl<D: Driver> CachingAllocator<D> {
     ///
     /// # Panics
     ///
-    /// On a request of zero bytes: the framework never passes one on.
+    /// On a request of zero bytes, which the framework never passes on, and on a stream above
+    /// 32 767.
     pub fn alloc(&mut self, bytes: u64, stream: u32) -> Result<Block, OutOfMemory> {
         assert!(0 < bytes, "an empty request does not reach the allocator");
         if MAX_BLOCK / 2 < bytes {
