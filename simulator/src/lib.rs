@@ -12,18 +12,35 @@
 #![warn(missing_docs, clippy::missing_errors_doc, clippy::missing_panics_doc)]
 #![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
+// In reading order; rustfmt sorts within a group only.
 pub mod units;
 pub mod wire;
 
-pub mod allocator;
 pub mod catalog;
-pub mod clock;
+
 pub mod scenario;
 
-pub mod importers;
+pub mod allocator;
+pub mod clock;
+pub mod tensor;
+
+pub mod tape;
+
+pub mod primitives;
+
+pub mod engine;
+
+pub mod blocks;
+
+pub mod program;
+
+pub mod timeline;
+
+pub mod report;
 
 pub mod simulate;
 
 pub mod accuracy;
+pub mod importers;
 
-pub use simulate::{Simulation, simulate};
+pub use simulate::{Rates, Simulation, simulate, simulate_with};

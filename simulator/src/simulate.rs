@@ -1,15 +1,17 @@
 //! The pipeline: a valid scenario becomes two timelines and a report.
 
+use crate::allocator::Settings;
+use crate::clock::{Clock, Tf32};
+use crate::program::{Process, Run};
+use crate::report::{self, Footprint, TimeContext, Trial};
 use crate::scenario::ValidScenario;
-use crate::units::Bytes;
+use crate::timeline::{Pool, Replayed, Timed, timeline};
+use crate::units::{Bytes, MIB};
 use crate::wire::report::{
-    CategoryBytes, Engine, GpuFacts, LimitedBy, ModelFacts, Outcome, PhaseReport, REPORT_VERSION,
-    StepKind, StepReport, TimeMode, TimeReport, Verdict,
+    Figure, OutOfMemory, REPORT_VERSION, Report, StepKind, StepReport, TimeMode, Verdict,
 };
-use crate::wire::timeline::{
-    BEFORE, Category, Events, NEVER, NO_LAYER, Phase, PhaseKind, Tensors, Timeline, Work,
-};
-use crate::wire::{Report, Scenario};
+use crate::wire::scenario::Precision;
+use crate::wire::timeline::{PhaseKind, Timeline};
 
 /// Everything the simulator says about a scenario.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,127 +24,240 @@ pub struct Simulation {
     pub steady: Timeline,
 }
 
-/// Simulates a training process: build, first step, steady step.
+/// Which rates the clock uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rates {
+    /// Measured ones where this GPU model has them, else nominal ones.
+    Best,
+    /// Datasheet rates and general efficiencies.
+    Nominal,
+}
+
+/// Steady steps replayed: the allocator's pool settles within the second.
+const STEADY_STEPS: usize = 2;
+
+/// Simulates a training process: construction, first step, steady steps.
 pub fn simulate(scenario: &ValidScenario) -> Simulation {
-    let timeline = placeholder();
-    let report = placeholder_report(scenario.document(), scenario.model_name());
-    Simulation { report, first: timeline.clone(), steady: timeline }
+    simulate_with(scenario, Rates::Best)
 }
 
-/// A saw-tooth of ten tensors, until the interpreter lands.
-fn placeholder() -> Timeline {
-    let mut events = Events::default();
-    let mut tensors = Tensors::default();
-    let mut push = |bytes: u64, born: u32, freed: u32, category: Category| {
-        tensors.bytes.push(bytes);
-        tensors.born.push(born);
-        tensors.freed.push(freed);
-        tensors.category.push(category as u8);
-        tensors.name.push(0);
-        tensors.primitive.push(1);
-        tensors.block.push(2);
-        tensors.layer.push(NO_LAYER);
+/// As [`simulate`], with a choice of rates.
+pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
+    let history = History::run(scenario);
+    let mut pool = history.pool(u64::MAX);
+    let replays = history.replay(&mut pool);
+    let names = &history.parameter_names;
+    let clock = clock(scenario, rates);
+    let mut timed = Timed::default();
+
+    let mut step = |run: &Run, replayed: &Replayed| {
+        timed.run(run, &clock);
+        let timeline = timeline(run, replayed, &timed, names);
+        let context = time_context(scenario, history.parameters, clock.mode());
+        let time = report::time_report(&timed, &timeline, &context);
+        let outside = scenario.outside_pool().total();
+        let report = report::step_report(&run.record, replayed, &timeline, outside, time);
+        (timeline, report)
     };
-    push(8 << 30, BEFORE, NEVER, Category::Weights);
-    for i in 0..1000_u32 {
-        push(32 << 20, i, 1999 - i, Category::Activations);
-    }
-    for event in 0..2000_u32 {
-        events.time_ns.push(u64::from(event) * 50_000);
-        events.tensor.push(if event < 1000 { event + 1 } else { 2000 - event });
-        events.is_alloc.push(u8::from(event < 1000));
-        events.reserved.push(48 << 30);
-        events.allocated.push(0);
-    }
-    let phase = |kind, first_event: u32, end_event: u32| Phase {
-        kind,
-        micro_batch: 0,
-        first_event,
-        end_event,
-        start_ns: u64::from(first_event) * 50_000,
-        end_ns: u64::from(end_event) * 50_000,
-    };
-    Timeline {
-        labels: ["hidden_states", "linear", "mlp"].map(String::from).into(),
-        tensors,
-        events,
-        phases: Vec::from([
-            phase(PhaseKind::Forward, 0, 1000),
-            phase(PhaseKind::Backward, 1000, 2000),
-        ]),
-        work: Work::default(),
-        base_bytes: 8 << 30,
-        base_reserved: 9 << 30,
-        step_ns: 100_000_000,
-    }
+    let (first, first_report) = step(&history.first, &replays.first);
+    let (steady, steady_report) = step(&history.steady, &replays.steady);
+    let verdict = judge(scenario, &history, &replays, [&first_report, &steady_report]);
+    let report = assemble(scenario, history.parameters, verdict, first_report, steady_report);
+    Simulation { report, first, steady }
 }
 
-fn placeholder_report(document: &Scenario, model: &str) -> Report {
-    let time = TimeReport {
-        step_s: 0.1,
-        forward_s: 0.05,
-        backward_s: 0.05,
-        optimizer_s: 0.0,
-        device_idle_s: 0.0,
-        host_bound: false,
-        tokens_per_s: 0.0,
-        mfu: None,
-        mode: TimeMode::Nominal,
-    };
-    let step = StepReport {
-        base_bytes: Bytes::from_gib(8),
-        peak_requested_bytes: Bytes::from_gib(39),
-        peak_allocated_bytes: Bytes::from_gib(39),
-        peak_reserved_bytes: Bytes::from_gib(48),
-        peak_event: 999,
-        peak_ns: 50_000_000,
-        peak_phase: PhaseKind::Forward,
-        categories: Vec::from([CategoryBytes {
-            category: Category::Weights,
-            bytes: Bytes::from_gib(8),
-        }]),
-        breakdown: Vec::new(),
-        phases: Vec::from([PhaseReport {
-            kind: PhaseKind::Forward,
-            micro_batch: 0,
-            start_bytes: Bytes::from_gib(8),
-            end_bytes: Bytes::from_gib(39),
-            peak_bytes: Bytes::from_gib(39),
-            length_ns: 50_000_000,
-        }]),
-        allocations: 1000,
-        time,
-    };
-    Report {
+fn assemble(
+    scenario: &ValidScenario,
+    parameters: u64,
+    verdict: Verdict,
+    first: StepReport,
+    steady: StepReport,
+) -> Report {
+    let mut report = Report {
         version: REPORT_VERSION,
-        engine: Engine { version: env!("CARGO_PKG_VERSION").to_owned(), predictions: 0 },
-        scenario: document.clone(),
-        model: ModelFacts {
-            name: model.to_owned(),
-            class: String::new(),
-            parameters: 0,
-            buffer_bytes: Bytes::ZERO,
-            layers: 0,
-        },
-        gpu: GpuFacts {
-            id: document.hardware.gpu.clone(),
-            name: document.hardware.gpu.clone(),
-            capacity_bytes: Bytes::from_gib(80),
-            unverified: Vec::new(),
-        },
-        verdict: Verdict {
-            outcome: Outcome::Fits,
-            device_peak_bytes: Bytes::from_gib(49),
-            limit_bytes: Bytes::from_gib(80),
-            margin_bytes: 31 << 30,
-            band_bytes: Bytes::from_gib(1),
-            step: StepKind::Steady,
-            phase: PhaseKind::Forward,
-            limited_by: LimitedBy::Card,
-            out_of_memory: None,
-        },
-        first: step.clone(),
-        steady: step,
-        figures: Vec::new(),
+        engine: report::engine(),
+        scenario: scenario.document().clone(),
+        model: report::model_facts(scenario, parameters),
+        gpu: report::gpu_facts(scenario),
+        verdict,
+        first,
+        steady,
+        figures: Vec::<Figure>::new(),
+        notes: scenario.notes().to_vec(),
+    };
+    report.figures = report::figures(scenario, &report);
+    report
+}
+
+/// The three runs of a process.
+struct History {
+    build: Run,
+    first: Run,
+    steady: Run,
+    settings: Settings,
+    device_bytes: u64,
+    parameters: u64,
+    parameter_names: Vec<String>,
+}
+
+/// What the allocator made of them.
+struct Replays {
+    build: Replayed,
+    first: Replayed,
+    steady: Replayed,
+    reserved_peak: Bytes,
+}
+
+impl History {
+    fn run(scenario: &ValidScenario) -> Self {
+        let (mut process, build) = Process::build(scenario);
+        let first = process.step();
+        let steady = process.step();
+        let conf = &scenario.document().stack.alloc_conf;
+        let settings = Settings::parse(conf).expect("validation parsed the allocator's options");
+        Self {
+            build,
+            first,
+            steady,
+            settings,
+            device_bytes: scenario.gpu().usable_mib * MIB,
+            parameters: process.parameters(),
+            parameter_names: process.parameter_names(),
+        }
+    }
+
+    fn pool(&self, free_bytes: u64) -> Pool {
+        Pool::new(self.settings.clone(), self.device_bytes, free_bytes)
+    }
+
+    fn replay(&self, pool: &mut Pool) -> Replays {
+        let build = pool.replay(&self.build);
+        let first = pool.replay(&self.first);
+        let mut steady = pool.replay(&self.steady);
+        let mut peak = [&build, &first, &steady].into_iter().map(highest).max().unwrap_or(0);
+        for _ in 1..STEADY_STEPS {
+            steady = pool.replay_again(&self.steady);
+            peak = peak.max(highest(&steady));
+        }
+        Replays { build, first, steady, reserved_peak: Bytes::new(peak) }
+    }
+
+    /// The process under a limit, up to its first failure.
+    fn trial(&self, free_bytes: u64) -> Trial {
+        let mut pool = self.pool(free_bytes);
+        let mut reserved = 0;
+        let runs = [
+            (&self.build, StepKind::First),
+            (&self.first, StepKind::First),
+            (&self.steady, StepKind::Steady),
+        ];
+        for (run, step) in runs {
+            let replayed = pool.replay(run);
+            reserved = reserved.max(highest(&replayed));
+            if let Some(failure) = replayed.failure {
+                let failure = out_of_memory(run, step, failure.request);
+                return Trial { reserved: Bytes::new(reserved), failure: Some(failure) };
+            }
+        }
+        Trial { reserved: Bytes::new(reserved), failure: None }
+    }
+}
+
+fn highest(replayed: &Replayed) -> u64 {
+    replayed.reserved.iter().copied().max().unwrap_or(replayed.base_reserved)
+}
+
+fn out_of_memory(run: &Run, step: StepKind, event: u32) -> OutOfMemory {
+    let record = &run.record;
+    let storage = &record.storages[record.requests[event as usize].storage().index()];
+    let phase = record.phases.iter().rev().find(|phase| phase.request <= event);
+    let scope = storage.scope;
+    let layer = scope.layer.map(|layer| format!("layer {layer} ")).unwrap_or_default();
+    let suffix = if scope.backward { ".backward" } else { "" };
+    OutOfMemory {
+        step,
+        phase: phase.map_or(PhaseKind::Build, |phase| phase.kind),
+        event,
+        requested_bytes: Bytes::new(storage.bytes),
+        what: format!(
+            "{layer}{} {} · {}{suffix}",
+            scope.block.word(),
+            scope.module,
+            storage.prim.word()
+        ),
+    }
+}
+
+fn judge(
+    scenario: &ValidScenario,
+    history: &History,
+    replays: &Replays,
+    steps: [&StepReport; 2],
+) -> Verdict {
+    let hardware = &scenario.document().hardware;
+    let footprint = Footprint {
+        capacity: Bytes::new(history.device_bytes),
+        already_used: Bytes::new(hardware.already_used_bytes),
+        outside_pool: scenario.outside_pool().total(),
+        outside_band: scenario.outside_pool().band,
+        process_cap: hardware.process_cap_bytes.map(Bytes::new),
+    };
+    let band = footprint.band(replays.reserved_peak).get().cast_signed();
+    let tight = footprint.pool_limit(-band);
+    let trials = (tight < replays.reserved_peak.get())
+        .then(|| [tight, footprint.pool_limit(band)].map(|limit| history.trial(limit)));
+    let [first, steady] = steps;
+    let (step, set_by) = if steady.peak_reserved_bytes <= first.peak_reserved_bytes
+        && steady.peak_requested_bytes < first.peak_requested_bytes
+    {
+        (StepKind::First, first)
+    } else {
+        (StepKind::Steady, steady)
+    };
+    debug_assert!(replays.build.failure.is_none(), "an unlimited replay never fails");
+    report::verdict(&footprint, replays.reserved_peak, trials, step, set_by.peak_phase)
+}
+
+fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
+    let tf32 = if scenario.document().stack.tf32 { Tf32::ALL } else { Tf32::DEFAULT };
+    match rates {
+        Rates::Best => Clock::best(scenario.gpu(), tf32),
+        Rates::Nominal => Clock::nominal(scenario.gpu(), tf32),
+    }
+}
+
+/// Tokens, model FLOPs and the peak rate.
+///
+/// # Formula
+///
+/// ```text
+/// model FLOPs = 6 · N · tokens + 6 · L · s · h_q · tokens    (causal attention, half of 12·L·s·h_q)
+/// ```
+///
+/// # Source
+///
+/// Chowdhery et al. 2022 (`PaLM`), appendix B, with the causal half of the attention term.
+#[expect(clippy::cast_precision_loss, reason = "rates are floats; counts stay far below 2^53")]
+fn time_context(scenario: &ValidScenario, parameters: u64, mode: TimeMode) -> TimeContext {
+    use crate::scenario::Architecture;
+    let workload = &scenario.document().workload;
+    let tokens = (workload.micro_batch * workload.seq_len * workload.grad_accum) as f64;
+    let (layers, width) = match scenario.architecture() {
+        Architecture::Gpt2(config) => (config.layers, config.hidden),
+        Architecture::Llama(config) => (config.layers, config.heads * config.head_dim),
+    };
+    let attention = 6.0 * layers as f64 * workload.seq_len as f64 * width as f64;
+    let gpu = scenario.gpu();
+    let tflops = match scenario.document().precision {
+        Precision::Bf16 | Precision::AmpBf16 => gpu.bf16_tflops.or(gpu.fp16_tflops),
+        Precision::AmpFp16 => gpu.fp16_tflops,
+        Precision::Fp32 if scenario.document().stack.tf32 => gpu.tf32_tflops.or(gpu.fp32_tflops),
+        Precision::Fp32 => gpu.fp32_tflops,
+    };
+    TimeContext {
+        tokens,
+        model_flops: (6.0 * parameters as f64 + attention) * tokens,
+        peak_flops: tflops.map(|rate| rate * 1e12),
+        mode,
     }
 }

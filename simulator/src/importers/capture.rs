@@ -57,6 +57,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let optimizer = optimizer(&mut table, &mut faults);
     let checkpointing = checkpointing(&mut table, &mut faults);
     let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
+    let tf32 = table.flag_or("tf32", true, &mut faults);
     let alloc_conf = alloc_conf(&mut table, &mut faults);
     for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
@@ -78,7 +79,12 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
             precision: precision?,
             optimizer: optimizer?,
             checkpointing: checkpointing?,
-            stack: Stack { attention: attention?, alloc_conf: alloc_conf?, ..Stack::default() },
+            stack: Stack {
+                attention: attention?,
+                alloc_conf: alloc_conf?,
+                tf32: tf32?,
+                ..Stack::default()
+            },
         })
     })();
     match scenario {
@@ -107,9 +113,6 @@ fn check_unsupported(table: &mut Table<'_>, faults: &mut Faults) {
     }
     if table.integer_or("world", limits::GPU_COUNT, 1, faults) != Some(1) {
         faults.push(unsupported(table.path("world"), "several ranks are not simulated yet"));
-    }
-    if table.flag_or("tf32", true, faults) == Some(false) {
-        faults.push(unsupported(table.path("tf32"), "fp32 matmuls without TF32 are not simulated"));
     }
 }
 

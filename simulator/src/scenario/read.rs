@@ -207,7 +207,9 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Stack> {
     let defaults = Stack::default();
     let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
+    let tf32 = table.flag_or("tf32", defaults.tf32, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
-    Some(Stack { attention: attention?, loss: loss?, alloc_conf: String::from(alloc_conf) })
+    let alloc_conf = String::from(alloc_conf);
+    Some(Stack { attention: attention?, loss: loss?, tf32: tf32?, alloc_conf })
 }

@@ -26,6 +26,17 @@ impl ModelKind {
     /// All kinds, in the order shown to people.
     pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Mistral, Self::Gpt2];
 
+    /// The transformers class.
+    pub const fn class(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "GPT2LMHeadModel",
+            Self::Llama => "LlamaForCausalLM",
+            Self::Mistral => "MistralForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+        }
+    }
+
     /// The word in files (transformers' `model_type`).
     pub const fn word(self) -> &'static str {
         match self {

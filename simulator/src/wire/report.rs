@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::note::Note;
 use super::scenario::Scenario;
 use super::timeline::{Category, PhaseKind};
 use crate::units::Bytes;
@@ -34,6 +35,9 @@ pub struct Report {
     pub steady: StepReport,
     /// Figures with their formulas.
     pub figures: Vec<Figure>,
+    /// What a reader should know about the scenario.
+    #[serde(default)]
+    pub notes: Vec<Note>,
 }
 
 /// The program that answered.
@@ -165,6 +169,8 @@ pub enum StepKind {
 pub struct StepReport {
     /// Requested bytes alive when it starts.
     pub base_bytes: Bytes,
+    /// Blocks handed out when it starts (rounded, whole blocks).
+    pub base_allocated_bytes: Bytes,
     /// Highest sum of live requested bytes.
     pub peak_requested_bytes: Bytes,
     /// Highest sum of blocks handed out.
@@ -177,7 +183,7 @@ pub struct StepReport {
     pub peak_ns: u64,
     /// The phase it falls in.
     pub peak_phase: PhaseKind,
-    /// Bytes by category at that event; they sum to the reserved peak plus outside the pool.
+    /// Bytes by category at that event; they sum to the bytes reserved at it plus those outside the pool.
     pub categories: Vec<CategoryBytes>,
     /// Finer: bytes by category, block and primitive at that event, largest first.
     pub breakdown: Vec<BreakdownRow>,

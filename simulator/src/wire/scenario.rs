@@ -185,6 +185,9 @@ pub struct Stack {
     /// How the loss is written.
     #[serde(default)]
     pub loss: Loss,
+    /// Whether fp32 matrix products may run as TF32 (`torch.backends.cuda.matmul.allow_tf32`).
+    #[serde(default)]
+    pub tf32: bool,
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alloc_conf: String,

@@ -220,6 +220,9 @@ pub struct Timeline {
     pub work: Work,
     /// Requested bytes alive when the step starts.
     pub base_bytes: u64,
+    /// Bytes of blocks handed out when the step starts (rounded, whole blocks).
+    #[serde(default)]
+    pub base_allocated: u64,
     /// Bytes reserved when the step starts.
     pub base_reserved: u64,
     /// Length of the step, ns.

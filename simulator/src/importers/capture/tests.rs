@@ -56,7 +56,7 @@ fn read(changes: &Value) -> Scenario {
 fn defaults_are_the_programs() {
     let scenario = read(&json!({}));
     assert_eq!(scenario.optimizer, Optimizer::default());
-    assert_eq!(scenario.stack, Stack::default());
+    assert_eq!(scenario.stack, Stack { tf32: true, ..Stack::default() });
     assert_eq!(scenario.workload.grad_accum, 1);
     assert_eq!(scenario.name.as_deref(), Some("a"));
 }

@@ -1,0 +1,91 @@
+//! The two attention functions of transformers: `sdpa_attention_forward` and `eager_attention_forward`.
+
+use crate::primitives::SdpaInputs;
+use crate::tape::{Tape, Tensor};
+use crate::tensor::DType;
+use crate::wire::scenario::Attention;
+
+/// What an attention function gets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Inputs<'a> {
+    pub(super) query: &'a Tensor,
+    pub(super) key: &'a Tensor,
+    pub(super) value: &'a Tensor,
+    /// Additive mask of eager attention.
+    pub(super) mask: Option<&'a Tensor>,
+    /// Query heads per key and value head.
+    pub(super) groups: u64,
+    pub(super) dropout: f64,
+    /// Whether the softmax is asked for in fp32 (`dtype=torch.float32`).
+    pub(super) softmax_in_f32: bool,
+}
+
+/// Attention over `[batch, heads, tokens, head_dim]`, as `[batch, tokens, heads · head_dim]`, and the
+/// weights that eager attention returns: the layer's `_` holds them until it ends.
+pub(super) fn attend(
+    tape: &mut Tape,
+    attention: Attention,
+    inputs: Inputs<'_>,
+) -> (Tensor, Option<Tensor>) {
+    let (output, weights) = match attention {
+        Attention::Sdpa => {
+            let Inputs { query, key, value, dropout, .. } = inputs;
+            (tape.sdpa(SdpaInputs { query, key, value, dropout }), None)
+        }
+        Attention::Eager => {
+            let (output, weights) = eager(tape, inputs);
+            (output, Some(weights))
+        }
+    };
+    let tokens_first = tape.transpose(&output);
+    tape.release(output);
+    let merged = tape.merge_last(&tokens_first);
+    tape.release(tokens_first);
+    (merged, weights)
+}
+
+fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
+    let key = tape.repeat_kv(inputs.key, inputs.groups);
+    let value = tape.repeat_kv(inputs.value, inputs.groups);
+    let products = tape.bmm(inputs.query, &key, true);
+    let mut weights = tape.mul_scalar(&products);
+    tape.release(products);
+    if let Some(mask) = inputs.mask {
+        let masked = tape.add(&weights, mask);
+        tape.release(core::mem::replace(&mut weights, masked));
+    }
+    let probabilities = softmax(tape, &weights, inputs.softmax_in_f32);
+    if !inputs.softmax_in_f32 {
+        // GPT-2 names the softmax's result before it is cast; llama casts in the same expression.
+        let named = tape.share(&probabilities);
+        tape.release(core::mem::replace(&mut weights, named));
+    }
+    let cast = tape.cast(&probabilities, softmax_result(&inputs));
+    tape.release(probabilities);
+    tape.release(core::mem::replace(&mut weights, cast));
+    let dropped = tape.dropout(&weights, inputs.dropout);
+    tape.release(core::mem::replace(&mut weights, dropped));
+    let output = tape.bmm(&weights, &value, false);
+    tape.release(key);
+    tape.release(value);
+    (output, weights)
+}
+
+/// `.to(query.dtype)` (llama) and `.type(value.dtype)` (GPT-2).
+fn softmax_result(inputs: &Inputs<'_>) -> DType {
+    if inputs.softmax_in_f32 { inputs.query.dtype } else { inputs.value.dtype }
+}
+
+/// Softmax in fp32 when asked for or under autocast. A bf16 input is cast first; an fp16 input is
+/// read by the kernel itself when fp32 was asked for (`at::native::softmax`).
+fn softmax(tape: &mut Tape, x: &Tensor, in_f32: bool) -> Tensor {
+    let widens = in_f32 || tape.autocast().is_some();
+    if !widens || (x.dtype == DType::F16 && in_f32) {
+        let dtype = if widens { DType::F32 } else { x.dtype };
+        return tape.softmax(x, dtype);
+    }
+    let wide = tape.cast(x, DType::F32);
+    let out = tape.softmax(&wide, DType::F32);
+    tape.release(wide);
+    out
+}

@@ -1,0 +1,376 @@
+//! The backward rules: what each node's gradients allocate, in the framework's order.
+
+use crate::clock::{Issue, Pass, Pointwise, Reduce};
+use crate::tape::{
+    Attention, Backward, Batched, Edge, NodeId, Prim, Product, SavedSlot, Scope, StorageId, Tape,
+    Tensor,
+};
+use crate::tensor::{DType, Layout, Shape};
+use crate::wire::timeline::Category;
+
+use super::work::{pointwise, product as matmul, reduction};
+
+/// Gradients of a node's inputs, in argument order.
+pub type Gradients = [Option<Tensor>; 3];
+
+const NONE: Gradients = [None, None, None];
+
+/// What a rule knows of its node.
+#[derive(Clone, Copy)]
+struct Context {
+    prim: Prim,
+    edges: [Edge; 3],
+    dtype: DType,
+}
+
+/// Runs a node's backward and releases what it kept.
+///
+/// Order (`call_function` and `evaluate_function` in `torch/csrc/autograd/engine.cpp`): the rule makes
+/// the gradients of the inputs; recomputed tensors go with the rule's locals; the incoming gradients
+/// go; saved tensors go last (`release_variables`).
+pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
+    let node = tape.node_mut(id);
+    node.done = true;
+    let grads = core::mem::take(&mut node.grads);
+    let rule = node.backward;
+    let context = Context { prim: node.prim, edges: node.edges, dtype: node.dtype };
+    let (saved, n_saved) = (node.saved, usize::from(node.n_saved));
+    let scope = Scope { backward: true, ..node.scope };
+    tape.set_scope(scope);
+    tape.issued_by(Issue::Node);
+
+    let raw = apply(tape, rule, context, &grads, saved[0]);
+    release_recomputed(tape, &saved[..n_saved]);
+    let outputs = validate(tape, rule, raw);
+    let last_of_frame = finished_frame(tape, &saved[..n_saved]);
+    for grad in grads.into_iter().flatten() {
+        tape.release(grad);
+    }
+    for slot in &saved[..n_saved] {
+        if let SavedSlot::Held(storage) = *slot {
+            tape.release_storage(storage);
+        }
+    }
+    if let Some(input) = last_of_frame {
+        tape.release(input);
+    }
+    outputs
+}
+
+fn release_recomputed(tape: &mut Tape, saved: &[SavedSlot]) {
+    // C++ locals die in the reverse order of their declaration.
+    for slot in saved.iter().rev() {
+        let SavedSlot::Deferred { frame, slot } = *slot else { continue };
+        let frame = tape.frame_mut(frame);
+        frame.n_used += 1;
+        if let Some(storage) = frame.slots[slot as usize].take() {
+            tape.release_storage(storage);
+        }
+    }
+}
+
+/// The input of a checkpoint whose last saved tensor has been used: nothing holds its frame any more.
+fn finished_frame(tape: &mut Tape, saved: &[SavedSlot]) -> Option<Tensor> {
+    let Some(SavedSlot::Deferred { frame, .. }) = saved.first().copied() else { return None };
+    let frame = tape.frame_mut(frame);
+    if frame.n_used == frame.n_slots { frame.input.take() } else { None }
+}
+
+fn apply(
+    tape: &mut Tape,
+    rule: Backward,
+    context: Context,
+    grads: &Gradients,
+    first_saved: SavedSlot,
+) -> Gradients {
+    if let Backward::Split { input, parts } = rule {
+        return split(tape, input, parts, grads, context);
+    }
+    let grad = grads[0].as_ref().expect("a node runs when its gradient has arrived");
+    match rule {
+        Backward::Pass => one(tape.share(grad)),
+        Backward::Add { .. } => add(tape, grad, context.edges),
+        Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
+        Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
+        Backward::Square => square(tape, grad, context),
+        Backward::Rsqrt => rsqrt(tape, grad, context),
+        Backward::Mean { input } => mean(tape, grad, input, context),
+        Backward::Cast { to } => one(tape.elementwise(Prim::Copy, &[grad], to)),
+        Backward::Reshape { input } => reshape(tape, grad, input),
+        Backward::Transpose => transpose(tape, grad),
+        Backward::Slice { input } => slice(tape, grad, input),
+        Backward::Cat => cat(tape, grad, context),
+        Backward::Linear(product) => linear(tape, grad, &product, context),
+        Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
+        Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
+        Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
+        Backward::Embedding { vocab, hidden, indices, .. } => {
+            one(tape.embedding_gradient(vocab, hidden, indices, context.dtype))
+        }
+        Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
+        Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
+        Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
+        Backward::LogSoftmax { to } => softmax(tape, grad, to, Prim::LogSoftmax),
+        Backward::NllLoss { input } => nll_loss(tape, input, context),
+        Backward::FusedLoss => fused_loss(tape, context, first_saved),
+        Backward::Split { .. } => unreachable!("handled above"),
+    }
+}
+
+fn one(grad: Tensor) -> Gradients {
+    [Some(grad), None, None]
+}
+
+/// Gradients of broadcast or promoted inputs are brought to their inputs' shape and dtype, in
+/// argument order (`validate_outputs`).
+fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
+    match rule {
+        Backward::Add { inputs, dtypes } | Backward::Mul { inputs, dtypes } => {
+            for (i, output) in raw.iter_mut().enumerate().take(2) {
+                *output = output.take().map(|grad| fit(tape, grad, inputs[i], dtypes[i]));
+            }
+        }
+        Backward::Linear(Product { outer, bias: true, .. }) => {
+            raw[2] = raw[2].take().map(|grad| {
+                let dtype = grad.dtype;
+                fit(tape, grad, Shape::new([outer]), dtype)
+            });
+        }
+        _ => {}
+    }
+    raw
+}
+
+fn fit(tape: &mut Tape, grad: Tensor, shape: Shape, dtype: DType) -> Tensor {
+    let reduced = reduce_to(tape, grad, shape);
+    if reduced.dtype == dtype {
+        return reduced;
+    }
+    let cast = tape.elementwise(Prim::Copy, &[&reduced], dtype);
+    tape.release(reduced);
+    cast
+}
+
+fn reduce_to(tape: &mut Tape, grad: Tensor, shape: Shape) -> Tensor {
+    if grad.shape.elements() == shape.elements() {
+        return Tensor { shape, ..grad };
+    }
+    let dtype = grad.dtype;
+    let reduced = if shape.last() == 1 {
+        tape.sum_last(&grad, dtype)
+    } else {
+        tape.sum_leading(&grad, shape, dtype)
+    };
+    tape.release(grad);
+    reduced
+}
+
+fn add(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    for i in [1, 0] {
+        if edges[i].wanted() {
+            outputs[i] = Some(tape.share(grad));
+        }
+    }
+    outputs
+}
+
+fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    // `other` comes before `self`.
+    for i in [1, 0] {
+        if edges[i].wanted() {
+            let dtype = grad.dtype.promote(dtypes[1 - i]);
+            outputs[i] = Some(tape.elementwise(Prim::Mul, &[grad], dtype));
+        }
+    }
+    outputs
+}
+
+/// `grad * (2 * self.pow(1))`: the power, its double, their product.
+fn square(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
+    let power = tape.elementwise(Prim::Pow, &[grad], context.dtype);
+    let scaled = tape.elementwise(Prim::Mul, &[&power], context.dtype);
+    let result = tape.elementwise(Prim::Mul, &[grad], context.dtype);
+    tape.release(scaled);
+    tape.release(power);
+    one(result)
+}
+
+/// `-0.5 * grad * result.pow(3)`.
+fn rsqrt(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
+    let scaled = tape.elementwise(Prim::Mul, &[grad], context.dtype);
+    let power = tape.elementwise(Prim::Pow, &[grad], context.dtype);
+    let result = tape.elementwise(Prim::Mul, &[grad], context.dtype);
+    tape.release(power);
+    tape.release(scaled);
+    one(result)
+}
+
+fn mean(tape: &mut Tape, grad: &Tensor, input: Shape, context: Context) -> Gradients {
+    let result = tape.empty(input, context.dtype, Prim::Div);
+    tape.run(Prim::Div, pointwise(Pointwise::Unary, context.dtype, result.bytes() + grad.bytes()));
+    one(result)
+}
+
+/// `reshape`: a view, or a copy of what is not contiguous.
+fn reshape(tape: &mut Tape, grad: &Tensor, input: Shape) -> Gradients {
+    one(tape.reshaped(grad, input))
+}
+
+fn transpose(tape: &mut Tape, grad: &Tensor) -> Gradients {
+    let &[a, b, c, d] = grad.shape.sizes() else {
+        unreachable!("transposed tensors have four dimensions")
+    };
+    let view = tape.view(grad, Shape::new([a, c, b, d]));
+    one(Tensor { layout: grad.layout.transposed(), ..view })
+}
+
+/// `slice_backward`: zeros of the input's shape, the gradient copied in.
+fn slice(tape: &mut Tape, grad: &Tensor, input: Shape) -> Gradients {
+    let result = tape.empty(input, grad.dtype, Prim::Slice);
+    tape.run(
+        Prim::Slice,
+        pointwise(Pointwise::Strided, grad.dtype, result.bytes() + 2 * grad.bytes()),
+    );
+    one(result)
+}
+
+/// Views of the gradient's halves.
+fn cat(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
+    let mut outputs = NONE;
+    for (output, edge) in outputs.iter_mut().zip(context.edges).take(2) {
+        if edge.wanted() {
+            let mut half = tape.share(grad);
+            half.shape = grad.shape.with_last(grad.shape.last() / 2);
+            half.view = true;
+            *output = Some(half);
+        }
+    }
+    outputs
+}
+
+/// `cat` of the parts' gradients, in their common memory order.
+fn split(
+    tape: &mut Tape,
+    input: Shape,
+    parts: u8,
+    grads: &Gradients,
+    context: Context,
+) -> Gradients {
+    debug_assert!(grads.iter().flatten().count() == usize::from(parts), "all parts are used");
+    let result = tape.empty(input, context.dtype, Prim::Split);
+    tape.run(Prim::Split, pointwise(Pointwise::Strided, context.dtype, 2 * result.bytes()));
+    one(result)
+}
+
+/// `mm`: `mat2` before `self`. `addmm`: `mat1`, `mat2`, then the bias is the gradient itself, summed
+/// over rows afterwards.
+fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -> Gradients {
+    let &Product { rows, inner, outer, bias, transposed, input } = product;
+    tape.blas_workspace();
+    let mut outputs = NONE;
+    let order = if bias { [0, 1] } else { [1, 0] };
+    for i in order {
+        if !context.edges[i].wanted() {
+            continue;
+        }
+        outputs[i] = Some(if i == 0 {
+            let out = tape.empty(input, grad.dtype, context.prim);
+            tape.run(context.prim, matmul([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
+            Tensor { view: true, ..out }
+        } else {
+            let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
+            tape.run(context.prim, matmul([outer, inner, rows, 1], Pass::WeightGrad, grad.dtype));
+            Tensor { view: transposed, ..out }
+        });
+    }
+    if bias && context.edges[2].wanted() {
+        outputs[2] = Some(tape.share(grad));
+    }
+    outputs
+}
+
+/// `bmm`: `mat2` before `self`.
+fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: [Edge; 3]) -> Gradients {
+    let &Batched { batch, m, k, n, transposed, inputs } = size;
+    tape.blas_workspace();
+    let mut outputs = NONE;
+    if edges[1].wanted() {
+        let out = tape.empty(inputs[1], grad.dtype, Prim::Bmm);
+        tape.run(Prim::Bmm, matmul([k, n, m, batch], Pass::WeightGrad, grad.dtype));
+        let layout = if transposed { Layout::ColumnMajor } else { Layout::Contiguous };
+        outputs[1] = Some(Tensor { layout, ..out });
+    }
+    if edges[0].wanted() {
+        let out = tape.empty(inputs[0], grad.dtype, Prim::Bmm);
+        tape.run(Prim::Bmm, matmul([m, k, n, batch], Pass::InputGrad, grad.dtype));
+        outputs[0] = Some(out);
+    }
+    outputs
+}
+
+fn sdpa(tape: &mut Tape, attention: &Attention, dtype: DType) -> Gradients {
+    tape.sdpa_gradients(attention, dtype).map(Some)
+}
+
+/// The gradient summed over each group of query heads.
+fn repeat_kv(tape: &mut Tape, grad: &Tensor, input: Shape, groups: u64) -> Gradients {
+    debug_assert_eq!(grad.shape.elements(), input.elements() * groups, "a gradient per query head");
+    let result = tape.empty(input, grad.dtype, Prim::Sum);
+    tape.run(
+        Prim::Sum,
+        reduction(Reduce::First, &grad.shape, grad.dtype, grad.bytes() + result.bytes()),
+    );
+    one(result)
+}
+
+/// Input, weight and bias gradients (`layer_norm_backward_cuda`).
+fn layer_norm(
+    tape: &mut Tape,
+    grad: &Tensor,
+    rows: u64,
+    columns: u64,
+    context: Context,
+) -> Gradients {
+    let shape = grad.shape;
+    debug_assert_eq!(shape.elements(), rows * columns, "the gradient has the input's elements");
+    let input = tape.empty(shape, context.dtype, Prim::LayerNorm);
+    let weight = tape.empty(Shape::new([columns]), context.dtype, Prim::LayerNorm);
+    let bias = tape.empty(Shape::new([columns]), context.dtype, Prim::LayerNorm);
+    tape.run(
+        Prim::LayerNorm,
+        reduction(Reduce::LayerNormBackward, &shape, context.dtype, 3 * grad.bytes()),
+    );
+    [Some(input), Some(weight), Some(bias)]
+}
+
+/// Softmax multiplies the gradient by the output into a temporary first (`softmax_backward_cuda_out`,
+/// `aten/src/ATen/native/cuda/SoftMax.cu`); log-softmax reads both in its kernel.
+fn softmax(tape: &mut Tape, grad: &Tensor, to: DType, prim: Prim) -> Gradients {
+    let result = tape.empty(grad.shape, to, prim);
+    if prim == Prim::LogSoftmax {
+        tape.categorise(result.storage, Category::Logits);
+    } else {
+        tape.scratch(grad.bytes(), prim);
+    }
+    let kind =
+        if prim == Prim::Softmax { Reduce::SoftmaxBackward } else { Reduce::LogSoftmaxBackward };
+    let bytes = 2 * grad.bytes() + result.bytes();
+    tape.run(prim, reduction(kind, &grad.shape, grad.dtype, bytes));
+    one(result)
+}
+
+fn nll_loss(tape: &mut Tape, input: Shape, context: Context) -> Gradients {
+    let result = tape.empty(input, context.dtype, Prim::NllLoss);
+    tape.categorise(result.storage, Category::Logits);
+    tape.run(Prim::NllLoss, pointwise(Pointwise::Unary, context.dtype, result.bytes()));
+    one(result)
+}
+
+fn fused_loss(tape: &mut Tape, context: Context, first_saved: SavedSlot) -> Gradients {
+    let _ = (context, first_saved);
+    let _ = StorageId::NONE;
+    tape.run(Prim::FusedLoss, pointwise(Pointwise::Unary, DType::F32, 4));
+    NONE
+}

@@ -1,0 +1,133 @@
+//! Losses over a vocabulary.
+
+use crate::clock::{Index, Pass, Reduce};
+use crate::tape::{Backward, ParamId, Prim, Tape, Tensor};
+use crate::tensor::{DType, Shape};
+use crate::wire::timeline::Category;
+
+use super::work::{indexed, product, reduction};
+
+/// Sizes of a fused linear cross-entropy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FusedLossShape {
+    /// Tokens.
+    pub rows: u64,
+    /// Hidden size.
+    pub hidden: u64,
+    /// Vocabulary.
+    pub vocab: u64,
+}
+
+impl FusedLossShape {
+    /// Rows of one chunk: as many chunks as the vocabulary is wider than the hidden size, each a
+    /// power of two.
+    ///
+    /// Source: `fused_linear_cross_entropy_forward` in Liger-Kernel
+    /// (`src/liger_kernel/ops/fused_linear_cross_entropy.py`): `inc_factor = ⌈V / H⌉`,
+    /// `chunk_size = next_power_of_2(⌈BT / inc_factor⌉)`.
+    pub const fn chunk_rows(&self) -> u64 {
+        let factor = self.vocab.div_ceil(self.hidden);
+        self.rows.div_ceil(factor).next_power_of_two()
+    }
+}
+
+impl Tape {
+    /// `F.cross_entropy(logits, target)` of `[rows, vocab]` logits: log-softmax, then the mean
+    /// negative log-likelihood; keeps target and total weight.
+    pub fn cross_entropy(&mut self, logits: &Tensor, target: Tensor) -> Tensor {
+        let log_probs = self.log_softmax(logits);
+        self.categorise(log_probs.storage, Category::Logits);
+        let rule = Backward::NllLoss { input: log_probs.shape };
+        let node = self.records(&[&log_probs]).then(|| {
+            let mut node = self.begin_node(Prim::NllLoss, rule, &[&log_probs]);
+            self.save(&mut node, &log_probs);
+            self.save(&mut node, &target);
+            node
+        });
+        let loss = self.empty(Shape::scalar(), log_probs.dtype, Prim::NllLoss);
+        let total_weight = self.empty(Shape::scalar(), log_probs.dtype, Prim::NllLoss);
+        self.run(
+            Prim::NllLoss,
+            indexed(Index::Gather, log_probs.dtype, 8 * log_probs.shape.rows()),
+        );
+        let node = node.map(|mut node| {
+            self.save(&mut node, &total_weight);
+            node
+        });
+        let loss = self.with_node(loss, node);
+        self.release(total_weight);
+        self.release(log_probs);
+        self.release(target);
+        loss
+    }
+
+    /// Liger's fused linear cross-entropy: per chunk of rows the logits are made, turned into
+    /// their gradient in place, and multiplied into the gradients of input and weight, which are
+    /// kept for backward.
+    pub fn fused_linear_cross_entropy(
+        &mut self,
+        hidden: &Tensor,
+        weight: ParamId,
+        shape: FusedLossShape,
+    ) -> Tensor {
+        let weight = self.cast_weight(weight);
+        let x = self.cast_input(hidden);
+        let rule = Backward::FusedLoss;
+        let node = self
+            .records(&[&x, &weight])
+            .then(|| self.begin_node(Prim::FusedLoss, rule, &[&x, &weight]));
+        let grad_input = self.empty(x.shape, x.dtype, Prim::FusedLoss);
+        let weight_shape = Shape::new([shape.vocab, shape.hidden]);
+        let grad_weight = self.empty(weight_shape, x.dtype, Prim::FusedLoss);
+        let losses = self.empty(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
+        self.fused_chunks(shape, x.dtype);
+        let loss = self.empty(Shape::scalar(), DType::F32, Prim::FusedLoss);
+        self.release(losses);
+        let node = node.map(|mut node| {
+            self.save(&mut node, &grad_input);
+            self.save(&mut node, &grad_weight);
+            node
+        });
+        let loss = self.with_node(loss, node);
+        for tensor in [grad_input, grad_weight, weight, x] {
+            self.release(tensor);
+        }
+        loss
+    }
+
+    fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType) {
+        let chunk = shape.chunk_rows();
+        let mut previous: Option<Tensor> = None;
+        for first in (0..shape.rows).step_by(usize::try_from(chunk).unwrap_or(usize::MAX)) {
+            let rows = chunk.min(shape.rows - first);
+            let seen = Shape::new([rows, shape.vocab]);
+            let logits = self.empty(Shape::new([rows, shape.vocab]), dtype, Prim::FusedLoss);
+            self.categorise(logits.storage, Category::Logits);
+            self.run(
+                Prim::Linear,
+                product([rows, shape.vocab, shape.hidden, 1], Pass::Forward, dtype),
+            );
+            // The name `logits_chunk` still holds the chunk before while the next one is made.
+            if let Some(previous) = previous.replace(logits) {
+                self.release(previous);
+            }
+            self.run(
+                Prim::LogSoftmax,
+                reduction(Reduce::LogSoftmax, &seen, dtype, 2 * rows * shape.vocab * dtype.bytes()),
+            );
+            self.run(
+                Prim::Linear,
+                product([rows, shape.hidden, shape.vocab, 1], Pass::InputGrad, dtype),
+            );
+            // `grad_weight += logits.t() @ input` is one product into a temporary, then an addition.
+            self.scratch(shape.vocab * shape.hidden * dtype.bytes(), Prim::FusedLoss);
+            self.run(
+                Prim::Linear,
+                product([shape.vocab, shape.hidden, rows, 1], Pass::WeightGrad, dtype),
+            );
+        }
+        if let Some(previous) = previous {
+            self.release(previous);
+        }
+    }
+}

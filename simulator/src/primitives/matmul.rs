@@ -1,0 +1,191 @@
+//! Matrix products, and cuBLAS's workspace.
+
+use crate::clock::Pass;
+use crate::tape::{Backward, Batched, Block, ParamId, Prim, Product, Tape, Tensor};
+use crate::tensor::Shape;
+
+use super::reshape::four;
+use super::work::product;
+
+/// cuBLAS workspace on compute capability 9.0 and 10.0, bytes.
+const LARGE_WORKSPACE: u64 = 4096 * 8 * 1024;
+/// cuBLAS workspace elsewhere, bytes.
+const WORKSPACE: u64 = 4096 * 1024 * 2 + 16 * 1024 * 8;
+
+impl Tape {
+    /// `F.linear(x, weight, bias)` with a weight `[outer, inner]`, under autocast when it is on.
+    ///
+    /// Without bias it is `mm` (`at::linear` → `at::matmul`); with bias `addmm`. Autocast casts the
+    /// arguments from the last to the first.
+    pub fn linear(&mut self, x: &Tensor, weight: ParamId, bias: Option<ParamId>) -> Tensor {
+        if bias.is_some() && self.autocast().is_some() {
+            // at::linear under autocast: (input, weight, bias), last first.
+            let bias = bias.map(|id| self.cast_weight(id));
+            let weight = self.cast_weight(weight);
+            let x = self.cast_input(x);
+            return self.multiply(x, weight, bias, true);
+        }
+        let weight = self.cast_weight(weight);
+        let x = self.cast_input(x);
+        let bias = bias.map(|id| self.weight(id));
+        self.multiply(x, weight, bias, true)
+    }
+
+    /// transformers' `Conv1D`: `addmm(bias, x, weight)` with a weight `[inner, outer]`.
+    pub fn conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
+        let weight = self.cast_weight(weight);
+        let x = self.cast_input(x);
+        let bias = self.cast_weight(bias);
+        self.multiply(x, weight, Some(bias), false)
+    }
+
+    fn multiply(
+        &mut self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Option<Tensor>,
+        transposed: bool,
+    ) -> Tensor {
+        let outer = if transposed { weight.shape.sizes()[0] } else { weight.shape.last() };
+        let (rows, inner) = (x.shape.rows(), x.shape.last());
+        let prim = if bias.is_some() { Prim::Addmm } else { Prim::Linear };
+        let sizes =
+            Product { rows, inner, outer, bias: bias.is_some(), transposed, input: x.shape };
+        let rule = Backward::Linear(sizes);
+        let inputs: Vec<&Tensor> = [&x, &weight].into_iter().chain(bias.as_ref()).collect();
+        let node = self.records(&inputs).then(|| {
+            let mut node = self.begin_node(prim, rule, &inputs);
+            // By name: `addmm` keeps mat1, mat2; `mm` keeps mat2, self.
+            let pairs = [(&x, &weight), (&weight, &x)];
+            let order = if bias.is_some() { [0, 1] } else { [1, 0] };
+            for (kept, other) in order.map(|i| pairs[i]) {
+                if other.requires_grad() {
+                    self.save(&mut node, kept);
+                }
+            }
+            node
+        });
+        self.blas_workspace();
+        let out = self.empty(x.shape.with_last(outer), x.dtype, prim);
+        self.run(prim, product([rows, outer, inner, 1], Pass::Forward, x.dtype));
+        let out = self.with_node(out, node);
+        for tensor in [Some(x), Some(weight), bias].into_iter().flatten() {
+            self.release(tensor);
+        }
+        out
+    }
+
+    /// `torch.matmul(left, right)` of `[batch, heads, m, k] × [batch, heads, k, n]`, or of
+    /// `right.transpose(2, 3)` with `right` as `[batch, heads, n, k]`.
+    ///
+    /// `matmul` folds to `bmm`: operands are expanded and reshaped to three dimensions, which copies
+    /// an operand whose two outer dimensions cannot be merged (`at::native::_matmul_impl`).
+    pub fn bmm(&mut self, left: &Tensor, right: &Tensor, transposed: bool) -> Tensor {
+        let right = self.cast_input(right);
+        let left = self.cast_input(left);
+        let [batch, heads, m, k] = four(&left);
+        let [_, _, rows, columns] = four(&right);
+        let n = if transposed { rows } else { columns };
+        let left = self.fold(left);
+        let right = self.fold(right);
+        let rule = Backward::Bmm(Batched {
+            batch: batch * heads,
+            m,
+            k,
+            n,
+            transposed,
+            inputs: [left.shape, right.shape],
+        });
+        let node = self.records(&[&left, &right]).then(|| {
+            let mut node = self.begin_node(Prim::Bmm, rule, &[&left, &right]);
+            // By name: mat2 before self.
+            if left.requires_grad() {
+                self.save(&mut node, &right);
+            }
+            if right.requires_grad() {
+                self.save(&mut node, &left);
+            }
+            node
+        });
+        self.blas_workspace();
+        let folded = self.empty(Shape::new([batch, heads, m, n]), left.dtype, Prim::Bmm);
+        self.run(Prim::Bmm, product([m, n, k, batch * heads], Pass::Forward, left.dtype));
+        let folded = self.with_node(folded, node);
+        self.release(left);
+        self.release(right);
+        let out = self.fold(folded);
+        Tensor { view: false, ..out }
+    }
+
+    /// `reshape` between `[batch, heads, m, n]` and `[batch · heads, m, n]`: shapes are kept as four
+    /// dimensions here; memory in another order is copied.
+    fn fold(&mut self, x: Tensor) -> Tensor {
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[&x]).then(|| self.begin_node(Prim::Copy, rule, &[&x]));
+        let out = self.reshaped(&x, x.shape);
+        self.release(x);
+        self.with_node(out, node)
+    }
+
+    /// The workspace that cuBLAS keeps for each thread that issues matrix products.
+    ///
+    /// Source: `getCUDABlasWorkspace`/`parseChosenWorkspaceSize` in
+    /// `aten/src/ATen/cuda/CublasHandlePool.cpp`: 32 MiB on compute capability 9.0 and 10.0, else
+    /// 2 × 4 MiB + 8 × 16 KiB. The forward thread and autograd's thread have a handle each.
+    pub(super) fn blas_workspace(&mut self) {
+        let backward = self.scope().backward;
+        if self.stopped() || self.has_workspace(backward) {
+            return;
+        }
+        let large = matches!(self.device.capability, (9 | 10, 0));
+        let bytes = if large { LARGE_WORKSPACE } else { WORKSPACE };
+        let scope = self.scope();
+        self.enter(Block::Library, "cublas");
+        let storage = self.allocate(bytes, Prim::Workspace);
+        self.set_workspace(backward, storage);
+        self.set_scope(scope);
+    }
+
+    /// Under autocast, an input in autocast's dtype; else the input.
+    pub fn cast_input(&mut self, x: &Tensor) -> Tensor {
+        match self.autocast() {
+            Some(dtype) => self.cast(x, dtype),
+            None => self.share(x),
+        }
+    }
+
+    /// Under autocast, a weight in autocast's dtype from its cache; else the weight.
+    ///
+    /// Source: `cached_cast` in `aten/src/ATen/autocast_mode.cpp`: fp32 leaves that require a gradient
+    /// are cast once and kept until the outermost autocast ends.
+    pub fn cast_weight(&mut self, id: ParamId) -> Tensor {
+        let weight = self.weight(id);
+        let Some(dtype) = self.autocast().filter(|&dtype| dtype != weight.dtype) else {
+            return weight;
+        };
+        if let Some((storage, source)) = self.param(id).cast {
+            let cached = Tensor { storage, dtype, source, ..weight };
+            let handle = self.share(&cached);
+            self.release(weight);
+            return handle;
+        }
+        let cast = self.cast(&weight, dtype);
+        self.release(weight);
+        if !self.stopped() && cast.requires_grad() {
+            let kept = self.share(&cast);
+            self.param_mut(id).cast = Some((kept.storage, kept.source));
+        }
+        cast
+    }
+
+    /// Ends the outermost autocast: the cache of weights falls.
+    pub fn end_autocast(&mut self) {
+        self.set_autocast(None);
+        for index in 0..self.n_params() {
+            let id = ParamId::new(index);
+            if let Some((storage, _)) = self.param_mut(id).cast.take() {
+                self.release_storage(storage);
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! One rule per primitive, as the framework executes it.
+//!
+//! A rule says what the forward allocates, what it keeps for backward, what its backward allocates
+//! and in which order, and how much work it is. Sources are PyTorch 2.11's
+//! `tools/autograd/derivatives.yaml` (formulas; gradients are computed in the alphabetical order
+//! of the arguments' names, as the code generator emits them) and the native kernels named beside
+//! each rule. Broadcast gradients are reduced after the rule, in argument order
+//! (`validate_outputs` in `torch/csrc/autograd/engine.cpp`).
+
+mod attention;
+mod backward;
+mod elementwise;
+mod embedding;
+mod loss;
+mod matmul;
+mod normalize;
+mod reduce;
+mod reshape;
+mod work;
+
+pub use attention::{SdpaInputs, choose_kernel};
+pub use backward::{Gradients, run_backward};
+pub use loss::FusedLossShape;
+pub use work::{pointwise, update};

@@ -1,0 +1,132 @@
+//! Views, slices, concatenation, repetition: primitives that move data or only rename it.
+
+use crate::clock::{HostWork, Issue, Pointwise, Work};
+use crate::tape::{Backward, Prim, Tape, Tensor};
+use crate::tensor::{Layout, Shape};
+
+use super::work::pointwise;
+
+impl Tape {
+    /// `[batch, tokens, heads · dim]` seen as `[batch, tokens, heads, dim]`: a view.
+    pub fn split_last(&mut self, x: &Tensor, dim: u64) -> Tensor {
+        let [batch, tokens, width] = three(x);
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.view(x, Shape::new([batch, tokens, width / dim, dim]));
+        self.host(HostWork::View);
+        self.with_node(out, node)
+    }
+
+    /// `[batch, tokens, heads, dim]` as `[batch, tokens, heads · dim]`: `reshape`, which copies what is
+    /// not contiguous.
+    pub fn merge_last(&mut self, x: &Tensor) -> Tensor {
+        let [batch, tokens, heads, dim] = four(x);
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.reshaped(x, Shape::new([batch, tokens, heads * dim]));
+        self.with_node(out, node)
+    }
+
+    /// `x.transpose(1, 2)`: a view.
+    pub fn transpose(&mut self, x: &Tensor) -> Tensor {
+        let [outer, second, third, inner] = four(x);
+        let node =
+            self.records(&[x]).then(|| self.begin_node(Prim::Copy, Backward::Transpose, &[x]));
+        let out = self.view(x, Shape::new([outer, third, second, inner]));
+        self.host(HostWork::View);
+        let out = self.with_node(out, node);
+        Tensor { layout: x.layout.transposed(), ..out }
+    }
+
+    /// `x.reshape(shape)` outside autograd: a view where the merged dimensions are adjacent, else a
+    /// contiguous copy.
+    pub(super) fn reshaped(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        if x.layout.merges() { self.view(x, shape) } else { self.copy(x, shape) }
+    }
+
+    /// Work of the host alone.
+    pub fn host(&mut self, kind: HostWork) {
+        self.run(Prim::View, Work::host(kind, Issue::Python));
+    }
+
+    /// A contiguous copy with another shape.
+    pub(super) fn copy(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let out = self.empty(shape, x.dtype, Prim::Copy);
+        self.run(Prim::Copy, pointwise(Pointwise::Strided, x.dtype, 2 * out.bytes()));
+        out
+    }
+
+    /// `x[..., a..b]`: a view of part of the last dimension.
+    pub fn slice_last(&mut self, x: &Tensor, size: u64) -> Tensor {
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        self.host(HostWork::View);
+        let mut out = self.share(x);
+        out.shape = x.shape.with_last(size);
+        out.layout = Layout::Strided;
+        out.view = true;
+        self.with_node(out, node)
+    }
+
+    /// `cat((a, b), dim=-1)`: contiguous.
+    pub fn cat_last(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
+        let node =
+            self.records(&[a, b]).then(|| self.begin_node(Prim::Cat, Backward::Cat, &[a, b]));
+        let shape = a.shape.with_last(a.shape.last() + b.shape.last());
+        let out = self.empty(shape, a.dtype, Prim::Cat);
+        self.run(Prim::Cat, pointwise(Pointwise::Strided, a.dtype, 2 * out.bytes()));
+        self.with_node(out, node)
+    }
+
+    /// `x.split(size, dim=-1)` into three views.
+    pub fn split3(&mut self, x: &Tensor) -> [Tensor; 3] {
+        let rule = Backward::Split { input: x.shape, parts: 3 };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Split, rule, &[x]));
+        let source = node.map(|node| self.finish_node(node));
+        self.host(HostWork::View);
+        let mut part = |output: u8| {
+            let mut out = self.share(x);
+            out.shape = x.shape.with_last(x.shape.last() / 3);
+            out.layout = Layout::Strided;
+            out.view = true;
+            out.source = source.map_or(out.source, |source| source.output(output));
+            out
+        };
+        [part(0), part(1), part(2)]
+    }
+
+    /// `repeat_kv`: each key or value head is copied for the query heads of its group.
+    ///
+    /// Source: `expand` and `reshape` in transformers' `repeat_kv`; one group is no copy.
+    pub fn repeat_kv(&mut self, x: &Tensor, groups: u64) -> Tensor {
+        if groups == 1 {
+            return self.share(x);
+        }
+        let [batch, heads, tokens, dim] = four(x);
+        let rule = Backward::RepeatKv { input: x.shape, groups };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::RepeatKv, rule, &[x]));
+        let out =
+            self.empty(Shape::new([batch, heads * groups, tokens, dim]), x.dtype, Prim::RepeatKv);
+        self.run(Prim::RepeatKv, pointwise(Pointwise::Strided, x.dtype, x.bytes() + out.bytes()));
+        self.with_node(out, node)
+    }
+
+    /// `x[:, :-1, :].contiguous()`: a slice of the tokens, copied.
+    pub fn drop_last_token(&mut self, x: &Tensor) -> Tensor {
+        let [batch, tokens, width] = three(x);
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        let out = self.copy(x, Shape::new([batch, tokens - 1, width]));
+        self.with_node(out, node)
+    }
+}
+
+/// Sizes of a three-dimensional tensor.
+pub(super) fn three(x: &Tensor) -> [u64; 3] {
+    x.shape.sizes().try_into().expect("the tensor has three dimensions")
+}
+
+/// Sizes of a four-dimensional tensor.
+pub(super) fn four(x: &Tensor) -> [u64; 4] {
+    x.shape.sizes().try_into().expect("the tensor has four dimensions")
+}

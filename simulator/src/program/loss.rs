@@ -1,0 +1,106 @@
+//! From the last hidden state to the loss, as each stack writes it.
+//!
+//! Sources: `ForCausalLMLoss` in transformers 5.17 (`loss/loss_utils.py`); `LlamaForCausalLM.forward`
+//! in transformers 4.38 (`models/llama/modeling_llama.py`).
+
+use crate::primitives::FusedLossShape;
+use crate::tape::{Block, Prim, Tensor};
+use crate::tensor::{DType, Shape};
+use crate::wire::scenario::Loss;
+use crate::wire::timeline::{Category, PhaseKind};
+
+use super::Process;
+
+impl Process<'_> {
+    pub(super) fn loss(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
+        match self.scenario.stack.loss {
+            Loss::FusedLinear => self.fused_loss(hidden, labels, micro_batch),
+            Loss::Transformers4 => self.loss_of_transformers_4(hidden, labels, micro_batch),
+            Loss::Transformers5 | Loss::Chunked => {
+                self.loss_of_transformers_5(hidden, labels, micro_batch)
+            }
+        }
+    }
+
+    fn logits(&mut self, hidden: &Tensor) -> Tensor {
+        self.tape.enter(Block::LmHead, "lm_head");
+        let logits = self.tape.linear(hidden, self.model.lm_head(), None);
+        self.tape.categorise(logits.storage, Category::Logits);
+        logits
+    }
+
+    fn loss_of_transformers_5(
+        &mut self,
+        hidden: Tensor,
+        labels: &Tensor,
+        micro_batch: u32,
+    ) -> Tensor {
+        let logits = self.logits(&hidden);
+        let tape = &mut self.tape;
+        tape.phase(PhaseKind::Loss, micro_batch);
+        tape.enter(Block::Loss, "logits.float()");
+        let wide = tape.cast(&logits, DType::F32);
+        tape.categorise(wide.storage, Category::Logits);
+        tape.enter(Block::Loss, "shift_labels");
+        let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
+        let padded = tape.helper(Shape::new([batch, tokens + 1]), DType::I64, Prim::Copy);
+        let shifted = tape.helper(Shape::new([batch, tokens]), DType::I64, Prim::Copy);
+        tape.enter(Block::Loss, "cross_entropy");
+        let rows = Shape::new([batch * tokens, logits.shape.last()]);
+        let flat = tape.view(&wide, rows);
+        let loss = tape.cross_entropy(&flat, shifted);
+        for tensor in [flat, wide, padded, hidden, logits] {
+            tape.release(tensor);
+        }
+        loss
+    }
+
+    fn loss_of_transformers_4(
+        &mut self,
+        hidden: Tensor,
+        labels: &Tensor,
+        micro_batch: u32,
+    ) -> Tensor {
+        let logits = self.logits(&hidden);
+        let tape = &mut self.tape;
+        tape.phase(PhaseKind::Loss, micro_batch);
+        tape.enter(Block::Loss, "logits.float()");
+        let wide = tape.cast(&logits, DType::F32);
+        tape.categorise(wide.storage, Category::Logits);
+        tape.release(logits);
+        let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
+        let vocab = wide.shape.last();
+        tape.enter(Block::Loss, "shift_logits");
+        let shift_logits = tape.drop_last_token(&wide);
+        tape.categorise(shift_logits.storage, Category::Logits);
+        tape.enter(Block::Loss, "shift_labels");
+        let shifted = tape.helper(Shape::new([batch, tokens - 1]), DType::I64, Prim::Copy);
+        tape.enter(Block::Loss, "cross_entropy");
+        let flat = tape.view(&shift_logits, Shape::new([batch * (tokens - 1), vocab]));
+        let loss = tape.cross_entropy(&flat, shifted);
+        for tensor in [flat, shift_logits, hidden, wide] {
+            tape.release(tensor);
+        }
+        loss
+    }
+
+    fn fused_loss(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
+        let lm_head = self.model.lm_head();
+        let &[vocab, width] = self.tape.param(lm_head).shape.sizes() else {
+            unreachable!("the output projection is a matrix")
+        };
+        let tape = &mut self.tape;
+        tape.phase(PhaseKind::Loss, micro_batch);
+        tape.enter(Block::Loss, "shift_labels");
+        let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
+        let padded = tape.helper(Shape::new([batch, tokens + 1]), DType::I64, Prim::Copy);
+        let shifted = tape.helper(Shape::new([batch, tokens]), DType::I64, Prim::Copy);
+        tape.enter(Block::Loss, "fused_linear_cross_entropy");
+        let shape = FusedLossShape { rows: batch * tokens, hidden: width, vocab };
+        let loss = tape.fused_linear_cross_entropy(&hidden, lm_head, shape);
+        for tensor in [shifted, padded, hidden] {
+            tape.release(tensor);
+        }
+        loss
+    }
+}

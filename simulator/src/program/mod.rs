@@ -1,0 +1,195 @@
+//! A training process: construction, first step, steady step, as records of the tape.
+
+mod loss;
+mod optimizer;
+mod scaler;
+
+use crate::blocks::{Model, Style};
+use crate::engine;
+use crate::scenario::{Architecture, ValidScenario};
+use crate::tape::{Block, Device, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
+use crate::tensor::{DType, Layout, Shape};
+use crate::wire::scenario::{Precision, Scenario};
+use crate::wire::timeline::{Category, PhaseKind};
+
+use scaler::Scaler;
+
+/// Resident threads per multiprocessor on NVIDIA data-centre GPUs since compute capability 7.0.
+const THREADS_PER_SM: u64 = 2048;
+/// The same on consumer GPUs (compute capability 8.6, 8.9, 12.x).
+const THREADS_PER_SM_CONSUMER: u64 = 1536;
+
+/// A run of the tape, with where its first storages come from.
+#[derive(Debug)]
+pub struct Run {
+    /// What was recorded.
+    pub record: Recorded,
+    /// For each storage that existed before, its number in the run before.
+    pub origin: Vec<u32>,
+}
+
+/// A training process on one GPU.
+#[derive(Debug)]
+pub struct Process<'a> {
+    scenario: &'a Scenario,
+    tape: Tape,
+    model: Model,
+    /// Token ids and labels.
+    inputs: [StorageId; 2],
+    scaler: Option<Scaler>,
+    origin: Vec<u32>,
+}
+
+impl<'a> Process<'a> {
+    /// Builds the model and the data; returns what that allocated.
+    pub fn build(scenario: &'a ValidScenario) -> (Self, Run) {
+        let document = scenario.document();
+        let mut tape = Tape::new(device(scenario));
+        tape.phase(PhaseKind::Build, 0);
+        let style =
+            Style { attention: document.stack.attention, checkpointing: document.checkpointing };
+        let dtype = weight_dtype(document.precision);
+        let model = Model::register(&mut tape, scenario.architecture(), dtype, style);
+        construct_rest(&mut tape, scenario.architecture(), &model);
+        tape.empty_cache();
+        let ids = Shape::new([document.workload.micro_batch, document.workload.seq_len]);
+        let mut input = |module| {
+            tape.enter(Block::Data, module);
+            let tensor = tape.helper(ids, DType::I64, Prim::Input);
+            tape.categorise(tensor.storage, Category::Inputs);
+            tensor.storage
+        };
+        let inputs = [input("input_ids"), input("labels")];
+        let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
+        let mut process =
+            Self { scenario: document, tape, model, inputs, scaler, origin: Vec::new() };
+        let run = process.take_run();
+        (process, run)
+    }
+
+    /// Runs one optimizer step.
+    pub fn step(&mut self) -> Run {
+        for micro_batch in 0..u32::try_from(self.scenario.workload.grad_accum).unwrap_or(u32::MAX) {
+            let loss = self.forward(micro_batch);
+            self.backward(micro_batch, loss);
+        }
+        self.update();
+        self.take_run()
+    }
+
+    /// Names of the parameters, by their ids.
+    pub fn parameter_names(&self) -> Vec<String> {
+        (0..self.tape.n_params())
+            .map(|index| self.tape.param(ParamId::new(index)).name.clone())
+            .collect()
+    }
+
+    /// Trainable parameters, a tied one counted once.
+    pub fn parameters(&self) -> u64 {
+        (0..self.tape.n_params())
+            .map(|index| self.tape.param(ParamId::new(index)).shape.elements())
+            .sum()
+    }
+
+    fn forward(&mut self, micro_batch: u32) -> Tensor {
+        self.tape.phase(PhaseKind::Forward, micro_batch);
+        self.tape.set_grad_enabled(true);
+        self.tape.set_autocast(autocast_dtype(self.scenario.precision));
+        let ids = self.input(0);
+        let hidden_states = self.model.forward(&mut self.tape, &ids);
+        self.tape.release(ids);
+        let labels = self.input(1);
+        let loss = self.loss(hidden_states, &labels, micro_batch);
+        self.tape.release(labels);
+        self.tape.end_autocast();
+        loss
+    }
+
+    fn backward(&mut self, micro_batch: u32, loss: Tensor) {
+        self.tape.phase(PhaseKind::Backward, micro_batch);
+        let scaled = match &mut self.scaler {
+            Some(scaler) => scaler.scale(&mut self.tape, &loss),
+            None => self.tape.share(&loss),
+        };
+        engine::backward(&mut self.tape, &scaled, &self.model);
+        self.tape.release(scaled);
+        self.tape.release(loss);
+        self.model.end_step(&mut self.tape);
+    }
+
+    /// A handle to an input.
+    fn input(&mut self, index: usize) -> Tensor {
+        let workload = &self.scenario.workload;
+        let handle = Tensor {
+            storage: self.inputs[index],
+            shape: Shape::new([workload.micro_batch, workload.seq_len]),
+            dtype: DType::I64,
+            layout: Layout::Contiguous,
+            source: crate::tape::Source::None,
+            view: false,
+        };
+        self.tape.share(&handle)
+    }
+
+    fn take_run(&mut self) -> Run {
+        let mut held = self.inputs.to_vec();
+        held.extend(self.scaler.iter().flat_map(Scaler::storages));
+        let (record, next_origin) = self.tape.take_record(&mut held);
+        self.inputs = [held[0], held[1]];
+        if let Some(scaler) = &mut self.scaler {
+            scaler.renumber(&held[2..]);
+        }
+        Run { record, origin: core::mem::replace(&mut self.origin, next_origin) }
+    }
+}
+
+/// What construction allocates after the parameters: rotary buffers (the inverse frequencies and their
+/// copy, fp32), and the output projection of a model that then ties it to its embedding.
+fn construct_rest(tape: &mut Tape, architecture: &Architecture, model: &Model) {
+    tape.enter(Block::Rotary, "inv_freq");
+    let tied = match architecture {
+        Architecture::Gpt2(config) => config.tied,
+        Architecture::Llama(config) => {
+            for _ in 0..2 {
+                let buffer = tape.allocate(config.head_dim / 2 * 4, Prim::Parameter);
+                tape.categorise(buffer, Category::Weights);
+            }
+            config.tied
+        }
+    };
+    if tied {
+        tape.enter(Block::LmHead, "lm_head");
+        let embedding = tape.param(model.lm_head());
+        let bytes = embedding.shape.elements() * embedding.dtype.bytes();
+        tape.scratch(bytes, Prim::Parameter);
+    }
+}
+
+/// Element type of the parameters.
+const fn weight_dtype(precision: Precision) -> DType {
+    match precision {
+        Precision::Bf16 => DType::BF16,
+        Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
+    }
+}
+
+const fn autocast_dtype(precision: Precision) -> Option<DType> {
+    match precision {
+        Precision::AmpBf16 => Some(DType::BF16),
+        Precision::AmpFp16 => Some(DType::F16),
+        Precision::Bf16 | Precision::Fp32 => None,
+    }
+}
+
+fn device(scenario: &ValidScenario) -> Device {
+    let gpu = scenario.gpu();
+    let capability = gpu
+        .compute_capability
+        .as_deref()
+        .and_then(|text| text.split_once('.'))
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .unwrap_or((0, 0));
+    let consumer = matches!(capability, (8, 6 | 9) | (12, _));
+    let threads_per_sm = if consumer { THREADS_PER_SM_CONSUMER } else { THREADS_PER_SM };
+    Device { sm_count: gpu.sm_count.unwrap_or(100), threads_per_sm, capability }
+}

@@ -1,0 +1,225 @@
+//! The figures behind the report, each with its formula, the values put in, and its source.
+
+use crate::scenario::{Architecture, ValidScenario};
+use crate::tensor::DType;
+use crate::wire::report::{Figure, Report};
+use crate::wire::scenario::{Implementation, OptimizerName, Precision};
+use crate::wire::timeline::Category;
+
+const INTERPRETER: &str =
+    "interpreted primitive by primitive; rules of PyTorch 2.11 and transformers 5.17";
+const ALLOCATOR: &str =
+    "replay of the caching allocator, PyTorch 2.11 c10/cuda/CUDACachingAllocator.cpp";
+
+/// The figures of a report, in the order in which a reader would ask.
+pub fn figures(scenario: &ValidScenario, report: &Report) -> Vec<Figure> {
+    let mut figures = Vec::from([
+        parameters(scenario, report),
+        weights(scenario, report),
+        gradients(scenario, report),
+        optimizer_states(scenario, report),
+        logits(scenario),
+    ]);
+    figures.extend(peaks(scenario, report));
+    figures.extend(times(report));
+    figures
+}
+
+fn figure(id: &str, value: f64, unit: &str, texts: [String; 3]) -> Figure {
+    let [formula, substituted, source] = texts;
+    Figure { id: id.to_owned(), value, unit: unit.to_owned(), formula, substituted, source }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown to people, exact below 2^53")]
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
+    let (formula, substituted) = match scenario.architecture() {
+        Architecture::Gpt2(c) => (
+            "V·h + P·h + L·(3h² + 3h + h² + h + 2h·f + f + h + 4h) + 2h",
+            format!(
+                "V={}, h={}, P={}, L={}, f={}",
+                c.vocab, c.hidden, c.positions, c.layers, c.intermediate
+            ),
+        ),
+        Architecture::Llama(c) => (
+            "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + 3h·f + biases + norms) + h",
+            format!(
+                "V={}, h={}, L={}, n={}, n_kv={}, d={}, f={}, tied={}",
+                c.vocab,
+                c.hidden,
+                c.layers,
+                c.heads,
+                c.kv_heads,
+                c.head_dim,
+                c.intermediate,
+                c.tied
+            ),
+        ),
+    };
+    let source = format!("{} in transformers 5.17; a tied weight counts once", report.model.class);
+    let value = number(report.model.parameters);
+    figure("parameters", value, "1", [formula.to_owned(), substituted, source])
+}
+
+fn weight_dtype(scenario: &ValidScenario) -> DType {
+    match scenario.document().precision {
+        Precision::Bf16 => DType::BF16,
+        Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
+    }
+}
+
+fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
+    let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let buffers = report.model.buffer_bytes.get();
+    let texts = [
+        "N · bytes per weight + buffers".to_owned(),
+        format!("{n} · {size} B + {buffers} B"),
+        INTERPRETER.to_owned(),
+    ];
+    figure("weights", number(n * size + buffers), "B", texts)
+}
+
+fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
+    let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let texts = [
+        "N · bytes per gradient, from backward to zero_grad".to_owned(),
+        format!("{n} · {size} B"),
+        "AccumulateGrad keeps the parameter's dtype (torch/csrc/autograd/functions/accumulate_grad.h)"
+            .to_owned(),
+    ];
+    figure("gradients", number(n * size), "B", texts)
+}
+
+fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
+    let optimizer = &scenario.document().optimizer;
+    let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let copies = match optimizer.name {
+        OptimizerName::Adamw => 2,
+        OptimizerName::Sgd => u64::from(optimizer.momentum.is_some_and(|m| 0.0 < m)),
+    };
+    let source = match optimizer.name {
+        OptimizerName::Adamw => {
+            "torch/optim/adam.py: exp_avg and exp_avg_sq, made at the first step"
+        }
+        OptimizerName::Sgd => "torch/optim/sgd.py: momentum_buffer, made at the first step",
+    };
+    let fused = optimizer.implementation == Implementation::Fused && copies == 2;
+    let mut formula = "N · states · bytes per weight".to_owned();
+    if fused {
+        formula.push_str(" + 4 B per tensor for the step count");
+    }
+    let value = report
+        .steady
+        .categories
+        .iter()
+        .find(|row| row.category == Category::OptimizerStates)
+        .map_or(0.0, |row| row.bytes.as_f64());
+    let substituted = format!("{n} · {copies} · {size} B");
+    figure("optimizer_states", value, "B", [formula, substituted, source.to_owned()])
+}
+
+fn logits(scenario: &ValidScenario) -> Figure {
+    let workload = &scenario.document().workload;
+    let vocab = match scenario.architecture() {
+        Architecture::Gpt2(config) => config.vocab,
+        Architecture::Llama(config) => config.vocab,
+    };
+    let rows = workload.micro_batch * workload.seq_len;
+    let texts = [
+        "b · s · V · 4 B for the fp32 log-probabilities kept for backward".to_owned(),
+        format!("{} · {} · {vocab} · 4 B", workload.micro_batch, workload.seq_len),
+        "ForCausalLMLoss in transformers 5.17 (loss/loss_utils.py): logits.float(), log_softmax"
+            .to_owned(),
+    ];
+    figure("log_probabilities", number(rows * vocab * 4), "B", texts)
+}
+
+fn peaks(scenario: &ValidScenario, report: &Report) -> [Figure; 4] {
+    let steady = &report.steady;
+    let verdict = &report.verdict;
+    let outside = scenario.outside_pool();
+    let used = scenario.document().hardware.already_used_bytes;
+    let reserved = report.first.peak_reserved_bytes.max(steady.peak_reserved_bytes);
+    [
+        figure(
+            "peak_requested",
+            steady.peak_requested_bytes.as_f64(),
+            "B",
+            [
+                "max over events of Σ bytes of live tensors".to_owned(),
+                format!(
+                    "{} allocations; peak at event {} in {}",
+                    steady.allocations,
+                    steady.peak_event,
+                    steady.peak_phase.word()
+                ),
+                INTERPRETER.to_owned(),
+            ],
+        ),
+        figure(
+            "peak_reserved",
+            reserved.as_f64(),
+            "B",
+            [
+                "max over the process's history of Σ segments".to_owned(),
+                "build, empty_cache, data, first step, steady steps".to_owned(),
+                ALLOCATOR.to_owned(),
+            ],
+        ),
+        figure(
+            "outside_pool",
+            outside.total().as_f64(),
+            "B",
+            [
+                "driver + context + libraries".to_owned(),
+                format!(
+                    "{} B + {} B + {} B (± {} B)",
+                    outside.driver.get(),
+                    outside.context.get(),
+                    outside.libraries.get(),
+                    outside.band.get()
+                ),
+                outside.source.clone(),
+            ],
+        ),
+        figure(
+            "device_peak",
+            verdict.device_peak_bytes.as_f64(),
+            "B",
+            [
+                "reserved + outside the pool + already in use".to_owned(),
+                format!(
+                    "{} B + {} B + {used} B",
+                    verdict.device_peak_bytes.get() - outside.total().get() - used,
+                    outside.total().get()
+                ),
+                "what the driver's tool shows".to_owned(),
+            ],
+        ),
+    ]
+}
+
+fn times(report: &Report) -> [Figure; 1] {
+    let time = &report.steady.time;
+    let limit = if time.host_bound { "the host's launch rate" } else { "the device" };
+    [figure(
+        "step_time",
+        time.step_s,
+        "s",
+        [
+            "host clock issues operations, device clock runs them in order".to_owned(),
+            format!("limited by {limit}; the device waits {:.6} s", time.device_idle_s),
+            match time.mode {
+                crate::wire::report::TimeMode::Nominal => {
+                    "nominal: datasheet rates and general efficiencies".to_owned()
+                }
+                crate::wire::report::TimeMode::Measured => {
+                    "rates measured on this GPU model by micro-benchmarks".to_owned()
+                }
+            },
+        ],
+    )]
+}

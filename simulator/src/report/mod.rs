@@ -1,0 +1,51 @@
+//! What the user asked: does it fit, what stands at the peak, how long is a step, and why.
+
+mod figures;
+mod step;
+mod verdict;
+
+pub use figures::figures;
+pub use step::{TimeContext, step_report, time_report};
+pub use verdict::{Footprint, Trial, verdict};
+
+use crate::scenario::{Architecture, ValidScenario};
+use crate::units::{Bytes, MIB};
+use crate::wire::note::Topic;
+use crate::wire::report::{Engine, GpuFacts, ModelFacts};
+
+/// Number of the prediction rules; it grows by one whenever a rule changes a prediction.
+pub const PREDICTIONS: u64 = 1;
+
+/// This program.
+pub fn engine() -> Engine {
+    Engine { version: env!("CARGO_PKG_VERSION").to_owned(), predictions: PREDICTIONS }
+}
+
+/// Facts of the model.
+pub fn model_facts(scenario: &ValidScenario, parameters: u64) -> ModelFacts {
+    let (class, layers, buffer_bytes) = match scenario.architecture() {
+        Architecture::Gpt2(config) => ("GPT2LMHeadModel", config.layers, 0),
+        Architecture::Llama(config) => (config.kind.class(), config.layers, config.head_dim * 4),
+    };
+    ModelFacts {
+        name: scenario.model_name().to_owned(),
+        class: class.to_owned(),
+        parameters,
+        buffer_bytes: Bytes::new(buffer_bytes),
+        layers,
+    }
+}
+
+/// Facts of the GPU.
+pub fn gpu_facts(scenario: &ValidScenario) -> GpuFacts {
+    let gpu = scenario.gpu();
+    let topics = [Topic::NeverMeasured, Topic::UnverifiedGpu, Topic::UnverifiedModel];
+    let notes = scenario.notes().iter().filter(|note| topics.contains(&note.topic));
+    let unverified = notes.map(|note| note.message.clone()).collect();
+    GpuFacts {
+        id: gpu.id.clone(),
+        name: gpu.name.clone(),
+        capacity_bytes: Bytes::new(gpu.usable_mib * MIB),
+        unverified,
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether it fits: the peak with its band against the card and the process's cap.
+
+use crate::units::Bytes;
+use crate::wire::report::{LimitedBy, OutOfMemory, Outcome, StepKind, Verdict};
+use crate::wire::timeline::PhaseKind;
+
+/// Share of the reserved peak by which replays of real processes were off, at worst, in the captures
+/// of docs/accuracy.md: the allocator's part of the band.
+const RESERVED_BAND: f64 = 0.02;
+
+/// What stands on the card beside the allocator's pool, and where the limits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Memory as the driver shows it.
+    pub capacity: Bytes,
+    /// In use by others.
+    pub already_used: Bytes,
+    /// Context and libraries of this process, and what the driver keeps.
+    pub outside_pool: Bytes,
+    /// Half-width of the band of `outside_pool`.
+    pub outside_band: Bytes,
+    /// Most bytes the process may reserve, when it is capped.
+    pub process_cap: Option<Bytes>,
+}
+
+impl Footprint {
+    /// Half-width of the band around a reserved peak.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "two percent of a byte count is a small positive number"
+    )]
+    pub fn band(&self, reserved: Bytes) -> Bytes {
+        self.outside_band + Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
+    }
+
+    /// Bytes that the pool may take from the card, `slack` bytes more (or fewer) than nominal.
+    pub fn pool_limit(&self, slack: i64) -> u64 {
+        let fixed = self.already_used + self.outside_pool;
+        let card = self.capacity.signed_sub(fixed).saturating_add(slack).max(0).cast_unsigned();
+        match self.process_cap {
+            Some(cap) => card.min(cap.get()),
+            None => card,
+        }
+    }
+}
+
+/// What a replay under a limit found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// Reserved peak of the replay, up to its failure.
+    pub reserved: Bytes,
+    /// The request that failed, if one did.
+    pub failure: Option<OutOfMemory>,
+}
+
+/// The verdict from the peak of a replay without a limit and from trials under the limit.
+///
+/// The allocator gives unused blocks back before it fails, so a peak above the limit does not decide:
+/// the process is replayed under the limit less the band and under the limit plus the band. It fits when
+/// it survives the first, does not fit when it fails the second, and is too close to call otherwise.
+pub fn verdict(
+    footprint: &Footprint,
+    unlimited: Bytes,
+    trials: Option<[Trial; 2]>,
+    step: StepKind,
+    phase: PhaseKind,
+) -> Verdict {
+    let band_bytes = footprint.band(unlimited);
+    let (outcome, reserved, out_of_memory) = match trials {
+        None => (Outcome::Fits, unlimited, None),
+        Some([tight, _]) if tight.failure.is_none() => (Outcome::Fits, tight.reserved, None),
+        Some([_, loose]) if loose.failure.is_some() => {
+            (Outcome::DoesNotFit, unlimited, loose.failure)
+        }
+        Some([tight, _]) => (Outcome::TooClose, unlimited, tight.failure),
+    };
+    let fixed = footprint.already_used + footprint.outside_pool;
+    let card_margin = footprint.capacity.signed_sub(reserved + fixed);
+    let cap_margin = footprint.process_cap.map(|cap| cap.signed_sub(reserved));
+    let (limited_by, margin_bytes, limit_bytes) = match (footprint.process_cap, cap_margin) {
+        (Some(cap), Some(margin)) if margin < card_margin => {
+            (LimitedBy::ProcessCap, margin, cap + fixed)
+        }
+        _ => (LimitedBy::Card, card_margin, footprint.capacity),
+    };
+    Verdict {
+        outcome,
+        device_peak_bytes: reserved + fixed,
+        limit_bytes,
+        margin_bytes,
+        band_bytes,
+        step,
+        phase,
+        limited_by,
+        out_of_memory,
+    }
+}

@@ -1,0 +1,460 @@
+//! The tape: what the framework does to memory while a program runs.
+//!
+//! *Storages* are counted references to bytes: an allocation is recorded when one is made, a free
+//! when its last reference goes. *Tensors* are handles to storages. *Nodes* are autograd's record
+//! of how a tensor was made; they hold the tensors saved for backward. The tape knows no primitive's
+//! rule: those are in `primitives`.
+//!
+//! A [`Tensor`] is a held reference: it must be given back with [`Tape::release`], where Python
+//! would drop its last name for it. Nothing is released implicitly, so that the order of frees
+//! is the order written down.
+
+mod label;
+mod node;
+mod record;
+
+pub use label::{Block, Prim, Scope};
+pub use node::{
+    Attention, Backward, Batched, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId,
+    Product, SavedSlot, Source,
+};
+pub use record::{OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
+
+use crate::clock::{Issue, Work};
+use crate::tensor::{DType, Layout, Shape};
+use crate::wire::timeline::{Category, PhaseKind};
+
+/// A handle to a tensor: one counted reference to its storage.
+#[derive(Debug)]
+#[must_use = "a tensor is released explicitly, where Python would drop it"]
+pub struct Tensor {
+    /// The bytes behind it.
+    pub storage: StorageId,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its memory order.
+    pub layout: Layout,
+    /// What autograd knows of its origin.
+    pub source: Source,
+    /// Whether it is a view whose base the framework keeps alive.
+    pub view: bool,
+}
+
+impl Tensor {
+    /// Bytes of its elements.
+    pub const fn bytes(&self) -> u64 {
+        self.shape.elements() * self.dtype.bytes()
+    }
+
+    /// Whether a gradient flows through it.
+    pub const fn requires_grad(&self) -> bool {
+        !matches!(self.source, Source::None)
+    }
+}
+
+/// Settings of the machine and the framework that change what primitives allocate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Streaming multiprocessors.
+    pub sm_count: u64,
+    /// Resident threads per multiprocessor.
+    pub threads_per_sm: u64,
+    /// Compute capability, major and minor; (0, 0) when it is not an NVIDIA GPU.
+    pub capability: (u32, u32),
+}
+
+/// What happens to tensors that a primitive keeps for backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saving {
+    /// Nothing is recorded (`torch.no_grad`).
+    Off,
+    /// Nodes hold them.
+    Direct,
+    /// A checkpoint's first run: only slots are counted.
+    Deferred(FrameId),
+    /// A checkpoint's second run: the frame's slots are filled in the same order.
+    Refill(FrameId),
+    /// A checkpoint's second run after its last slot: nothing runs any more.
+    Stopped,
+}
+
+/// The tape.
+#[derive(Debug)]
+pub struct Tape {
+    /// The machine.
+    pub device: Device,
+    record: Recorded,
+    nodes: Vec<Node>,
+    params: Vec<Param>,
+    frames: Vec<Frame>,
+    saving: Saving,
+    scope: Scope,
+    autocast: Option<DType>,
+    issue: Issue,
+    /// cuBLAS workspaces of the forward thread and of autograd's thread.
+    workspaces: [StorageId; 2],
+}
+
+impl Tape {
+    /// An empty tape.
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            record: Recorded::default(),
+            nodes: Vec::new(),
+            params: Vec::new(),
+            frames: Vec::new(),
+            saving: Saving::Off,
+            scope: Scope::default(),
+            autocast: None,
+            issue: Issue::Python,
+            workspaces: [StorageId::NONE; 2],
+        }
+    }
+
+    // ---- where we are ----
+
+    /// Names the block and module that the next operations belong to.
+    pub const fn enter(&mut self, block: Block, module: &'static str) {
+        self.scope.block = block;
+        self.scope.module = module;
+    }
+
+    /// Names the layer that the next operations belong to.
+    pub const fn enter_layer(&mut self, layer: Option<u32>) {
+        self.scope.layer = layer;
+    }
+
+    /// Where we are.
+    pub const fn scope(&self) -> Scope {
+        self.scope
+    }
+
+    /// Goes back to a place.
+    pub const fn set_scope(&mut self, scope: Scope) {
+        self.scope = scope;
+    }
+
+    /// Starts a phase of the step.
+    pub fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
+        self.record.phase(kind, micro_batch);
+    }
+
+    // ---- storages ----
+
+    /// Allocates bytes; nothing is recorded for zero bytes, as in the framework.
+    pub fn allocate(&mut self, bytes: u64, prim: Prim) -> StorageId {
+        if self.stopped() {
+            return StorageId::NONE;
+        }
+        self.record.allocate(bytes, prim, self.scope)
+    }
+
+    /// Allocates a tensor.
+    pub fn empty(&mut self, shape: Shape, dtype: DType, prim: Prim) -> Tensor {
+        let storage = self.allocate(shape.elements() * dtype.bytes(), prim);
+        Tensor {
+            storage,
+            shape,
+            dtype,
+            layout: Layout::Contiguous,
+            source: Source::None,
+            view: false,
+        }
+    }
+
+    /// Allocates and frees scratch bytes.
+    pub fn scratch(&mut self, bytes: u64, prim: Prim) {
+        if 0 < bytes {
+            let storage = self.allocate(bytes, prim);
+            self.release_storage(storage);
+        }
+    }
+
+    /// Another handle to the same tensor.
+    pub fn share(&mut self, tensor: &Tensor) -> Tensor {
+        self.record.retain(tensor.storage);
+        Tensor { ..*tensor }
+    }
+
+    /// Another handle to the same bytes, seen with another shape: a view.
+    pub fn view(&mut self, tensor: &Tensor, shape: Shape) -> Tensor {
+        debug_assert_eq!(shape.elements(), tensor.shape.elements(), "a view keeps its elements");
+        self.record.retain(tensor.storage);
+        Tensor { shape, view: true, source: tensor.source.through_view(), ..*tensor }
+    }
+
+    /// Gives a reference back; the bytes are freed with the last one.
+    #[expect(clippy::needless_pass_by_value, reason = "the handle is consumed")]
+    pub fn release(&mut self, tensor: Tensor) {
+        self.record.release(tensor.storage);
+    }
+
+    /// Gives a storage's reference back.
+    pub fn release_storage(&mut self, storage: StorageId) {
+        self.record.release(storage);
+    }
+
+    /// References to the storage.
+    pub fn references(&self, storage: StorageId) -> u32 {
+        self.record.references(storage)
+    }
+
+    /// Sets what a storage is for.
+    pub fn categorise(&mut self, storage: StorageId, category: Category) {
+        self.record.categorise(storage, category);
+    }
+
+    /// `torch.cuda.empty_cache()`.
+    pub fn empty_cache(&mut self) {
+        self.record.empty_cache();
+    }
+
+    /// Says that a storage is a parameter's gradient or state.
+    pub fn own(&mut self, storage: StorageId, owner: ParamId, category: Category) {
+        self.record.own(storage, owner);
+        self.record.categorise(storage, category);
+    }
+
+    // ---- work ----
+
+    /// Records that the device gets work to do.
+    pub fn run(&mut self, prim: Prim, work: Work) {
+        if self.saving == Saving::Stopped {
+            return;
+        }
+        let issue = self.issue;
+        if issue == Issue::Node {
+            self.issue = Issue::Inner;
+        }
+        self.record.operation(prim, self.scope, Work { issue, ..work });
+    }
+
+    /// Who issues the next operations: Python, or a node whose first operation pays for it.
+    pub const fn issued_by(&mut self, issue: Issue) {
+        self.issue = issue;
+    }
+
+    // ---- autocast ----
+
+    /// The dtype that autocast casts matrix products to, when it is on.
+    pub const fn autocast(&self) -> Option<DType> {
+        self.autocast
+    }
+
+    /// Switches autocast on or off.
+    pub const fn set_autocast(&mut self, dtype: Option<DType>) {
+        self.autocast = dtype;
+    }
+
+    // ---- libraries ----
+
+    /// Whether the thread already has its cuBLAS workspace.
+    pub fn has_workspace(&self, backward: bool) -> bool {
+        self.workspaces[usize::from(backward)] != StorageId::NONE
+    }
+
+    /// Keeps the thread's cuBLAS workspace for the rest of the process.
+    pub fn set_workspace(&mut self, backward: bool, storage: StorageId) {
+        self.workspaces[usize::from(backward)] = storage;
+    }
+
+    // ---- parameters ----
+
+    /// Allocates and registers a parameter.
+    pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
+        let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
+        let id = ParamId::new(self.params.len());
+        self.own(storage, id, Category::Weights);
+        self.params.push(Param::new(name, storage, shape, dtype));
+        id
+    }
+
+    /// A parameter.
+    pub fn param(&self, id: ParamId) -> &Param {
+        &self.params[id.index()]
+    }
+
+    /// A parameter, to change.
+    pub fn param_mut(&mut self, id: ParamId) -> &mut Param {
+        &mut self.params[id.index()]
+    }
+
+    /// Number of parameters.
+    pub const fn n_params(&self) -> usize {
+        self.params.len()
+    }
+
+    /// A handle to a parameter.
+    pub fn weight(&mut self, id: ParamId) -> Tensor {
+        let param = &self.params[id.index()];
+        let (storage, shape, dtype) = (param.storage, param.shape, param.dtype);
+        let source = if param.trainable && self.saving != Saving::Off {
+            Source::Param { id, view: false }
+        } else {
+            Source::None
+        };
+        self.record.retain(storage);
+        Tensor { storage, shape, dtype, layout: Layout::Contiguous, source, view: false }
+    }
+
+    // ---- autograd ----
+
+    /// Switches recording for backward on or off; returns what it was.
+    pub fn set_grad_enabled(&mut self, enabled: bool) {
+        self.saving = if enabled { Saving::Direct } else { Saving::Off };
+    }
+
+    /// Whether a node is recorded for an operation on these tensors.
+    pub fn records(&self, inputs: &[&Tensor]) -> bool {
+        !matches!(self.saving, Saving::Off) && inputs.iter().any(|t| t.requires_grad())
+    }
+
+    /// Whether a checkpoint's second run has passed its last saved tensor.
+    pub const fn stopped(&self) -> bool {
+        matches!(self.saving, Saving::Stopped)
+    }
+
+    /// Begins a node. Saved tensors are added with [`Tape::save`] before [`Tape::finish_node`].
+    pub fn begin_node(&self, prim: Prim, backward: Backward, inputs: &[&Tensor]) -> Node {
+        let mut node = Node::new(prim, backward, self.scope);
+        node.dtype = inputs.first().map_or(DType::F32, |t| t.dtype);
+        for (edge, input) in node.edges.iter_mut().zip(inputs) {
+            *edge = Edge::to(input.source);
+        }
+        node
+    }
+
+    /// Keeps a tensor for the node's backward.
+    pub fn save(&mut self, node: &mut Node, tensor: &Tensor) {
+        self.save_storage(node, tensor.storage);
+    }
+
+    /// Keeps a storage for the node's backward.
+    pub fn save_storage(&mut self, node: &mut Node, storage: StorageId) {
+        let slot = match self.saving {
+            Saving::Direct => {
+                self.record.retain(storage);
+                self.record.keep(storage);
+                SavedSlot::Held(storage)
+            }
+            Saving::Deferred(frame) => {
+                let slot = self.frames[frame.index()].n_slots;
+                self.frames[frame.index()].n_slots += 1;
+                SavedSlot::Deferred { frame, slot }
+            }
+            Saving::Refill(frame) => {
+                self.record.retain(storage);
+                self.record.keep(storage);
+                let frame_data = &mut self.frames[frame.index()];
+                frame_data.slots.push(Some(storage));
+                if frame_data.slots.len() == frame_data.n_slots as usize {
+                    self.saving = Saving::Stopped;
+                }
+                SavedSlot::Empty
+            }
+            Saving::Off | Saving::Stopped => SavedSlot::Empty,
+        };
+        node.push_saved(slot);
+    }
+
+    /// Ends a node: the engine will run it when the gradients of its outputs have arrived.
+    pub fn finish_node(&mut self, node: Node) -> Source {
+        match self.saving {
+            Saving::Direct | Saving::Deferred(_) => {
+                for edge in node.edges {
+                    match edge {
+                        Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
+                        Edge::Param { id, .. } => self.params[id.index()].pending += 1,
+                        Edge::None => {}
+                    }
+                }
+                let id = NodeId::new(self.nodes.len());
+                self.nodes.push(node);
+                Source::Node { id, output: 0, view: false }
+            }
+            // The second run's graph is never used: its tensors only need to count as differentiable.
+            Saving::Refill(_) | Saving::Stopped => Source::Recomputed,
+            Saving::Off => Source::None,
+        }
+    }
+
+    /// The node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.index()]
+    }
+
+    /// The node, to change.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        &mut self.nodes[id.index()]
+    }
+
+    // ---- checkpoints ----
+
+    /// Opens a checkpoint's first run over a layer whose input is kept by the frame.
+    pub fn begin_checkpoint(&mut self, layer: u32, input: Tensor) -> FrameId {
+        let id = FrameId::new(self.frames.len());
+        self.record.keep(input.storage);
+        self.frames.push(Frame::new(layer, input, self.autocast));
+        self.saving = Saving::Deferred(id);
+        id
+    }
+
+    /// Closes a checkpoint's first run.
+    pub fn end_checkpoint(&mut self) {
+        self.saving = Saving::Direct;
+    }
+
+    /// Opens a checkpoint's second run.
+    pub fn begin_recompute(&mut self, frame: FrameId) {
+        self.saving = Saving::Refill(frame);
+    }
+
+    /// Closes a checkpoint's second run.
+    pub fn end_recompute(&mut self, frame: FrameId) {
+        debug_assert!(self.stopped(), "the second run fills every slot of the first");
+        self.frames[frame.index()].recomputed = true;
+        self.saving = Saving::Off;
+    }
+
+    /// A checkpoint.
+    pub fn frame(&self, id: FrameId) -> &Frame {
+        &self.frames[id.index()]
+    }
+
+    /// A checkpoint, to change.
+    pub fn frame_mut(&mut self, id: FrameId) -> &mut Frame {
+        &mut self.frames[id.index()]
+    }
+
+    /// What was recorded.
+    pub const fn recorded(&self) -> &Recorded {
+        &self.record
+    }
+
+    /// Hands the record over and begins a new one over the storages still alive.
+    ///
+    /// Storages are numbered anew; `held` are the ones that the caller knows. The second result
+    /// gives, for each storage of the new record, its number in the old one.
+    ///
+    /// # Panics
+    ///
+    /// When a node has not run, or a held storage is no longer alive: a bug of a block or rule.
+    pub fn take_record(&mut self, held: &mut [StorageId]) -> (Recorded, Vec<u32>) {
+        assert!(self.nodes.iter().all(|node| node.done), "every node has run");
+        self.nodes.clear();
+        self.frames.clear();
+        let (next, renumbered, origin) = self.record.successor();
+        let renumber = |id: &mut StorageId| *id = renumbered.of(*id);
+        held.iter_mut().for_each(renumber);
+        self.workspaces.iter_mut().for_each(renumber);
+        for param in &mut self.params {
+            renumber(&mut param.storage);
+            param.grad.iter_mut().for_each(renumber);
+            param.states.iter_mut().for_each(renumber);
+        }
+        (core::mem::replace(&mut self.record, next), origin)
+    }
+}

@@ -1,0 +1,113 @@
+//! The process's allocator, fed with one run after the other.
+
+use crate::allocator::{Block, CachingAllocator, Counting, Settings};
+use crate::program::Run;
+use crate::tape::Recorded;
+
+/// A request that could not be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Number of the request in its run.
+    pub request: u32,
+    /// Requested bytes.
+    pub bytes: u64,
+}
+
+/// What a run made of the allocator.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Bytes reserved before the first request.
+    pub base_reserved: u64,
+    /// Bytes of blocks handed out before the first request.
+    pub base_allocated: u64,
+    /// Bytes reserved after each request.
+    pub reserved: Vec<u64>,
+    /// Bytes of blocks handed out after each request.
+    pub allocated: Vec<u64>,
+    /// The first request that failed; nothing is replayed after it.
+    pub failure: Option<Failure>,
+}
+
+/// The process's allocator and the blocks of the storages alive.
+#[derive(Debug)]
+pub struct Pool {
+    allocator: CachingAllocator<Counting>,
+    blocks: Vec<Option<Block>>,
+}
+
+impl Pool {
+    /// An allocator on a card of `device_bytes`, of which `free_bytes` are left for it.
+    pub fn new(settings: Settings, device_bytes: u64, free_bytes: u64) -> Self {
+        let driver = Counting::new(device_bytes, free_bytes);
+        Self { allocator: CachingAllocator::new(settings, driver), blocks: Vec::new() }
+    }
+
+    /// Replays a run. Storages that existed before keep their blocks.
+    ///
+    /// # Panics
+    ///
+    /// When a run does not follow the one before.
+    pub fn replay(&mut self, run: &Run) -> Replayed {
+        self.adopt(run);
+        self.play(&run.record)
+    }
+
+    fn play(&mut self, record: &Recorded) -> Replayed {
+        let n = record.requests.len();
+        let mut replayed = Replayed {
+            base_reserved: self.allocator.reserved(),
+            base_allocated: self.allocator.allocated(),
+            reserved: Vec::with_capacity(n),
+            allocated: Vec::with_capacity(n),
+            failure: None,
+        };
+        let empty_cache = record.empty_cache.map_or(usize::MAX, |request| request as usize);
+        for (number, request) in record.requests.iter().enumerate() {
+            if number == empty_cache {
+                self.allocator.empty_cache();
+            }
+            let index = request.storage().index();
+            if request.is_alloc() {
+                let bytes = record.storages[index].bytes;
+                match self.allocator.alloc(bytes, 0) {
+                    Ok(block) => self.blocks[index] = Some(block),
+                    Err(_out_of_memory) => {
+                        let request = u32::try_from(number).unwrap_or(u32::MAX);
+                        replayed.failure = Some(Failure { request, bytes });
+                        return replayed;
+                    }
+                }
+            } else {
+                let block = self.blocks[index].take().expect("a freed storage has a block");
+                self.allocator.free(block);
+            }
+            replayed.reserved.push(self.allocator.reserved());
+            replayed.allocated.push(self.allocator.allocated());
+        }
+        if empty_cache == n {
+            self.allocator.empty_cache();
+        }
+        replayed
+    }
+
+    /// Replays a steady run once more after itself: its storages alive at the end are, in order, those
+    /// alive at its beginning.
+    ///
+    /// # Panics
+    ///
+    /// When the run does not leave as many storages as it found.
+    pub fn replay_again(&mut self, run: &Run) -> Replayed {
+        self.blocks.retain(Option::is_some);
+        assert_eq!(self.blocks.len(), run.record.n_before, "a steady step leaves what it found");
+        self.blocks.resize(run.record.storages.len(), None);
+        self.play(&run.record)
+    }
+
+    fn adopt(&mut self, run: &Run) {
+        let old = core::mem::take(&mut self.blocks);
+        self.blocks = Vec::with_capacity(run.record.storages.len());
+        self.blocks.extend(run.origin.iter().map(|&origin| old[origin as usize]));
+        assert_eq!(run.origin.len(), run.record.n_before, "every earlier storage has an origin");
+        self.blocks.resize(run.record.storages.len(), None);
+    }
+}
