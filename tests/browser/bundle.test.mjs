@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { get } from "node:http";
 import { after, before, describe, it } from "node:test";
 
-import { assertNoFaults, launch, open, url } from "./harness.mjs";
+import { assertNoFaults, launch, open, started, url } from "./harness.mjs";
 
 /** Everything that a cold load may transfer, as brotli. */
 const TRANSFER_BYTES_MAX = 600_000;
@@ -67,7 +67,7 @@ describe("bundle", () => {
 
   it("starts without a fault and transfers no more than the budget", async () => {
     const page = await open(browser);
-    await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+    await started(page);
     const bytes = await page.evaluate(() =>
       performance
         .getEntries()

@@ -56,6 +56,14 @@ export async function open(browser, path = "/", options = {}) {
   return page;
 }
 
+/** Waits until the app stands where the skeleton stood; a page that cannot start says why. */
+export async function started(page) {
+  const stands = () => !document.querySelector(".skeleton[aria-busy=true]");
+  await page.waitForFunction(stands, null, { timeout: 10_000 }).catch((error) => {
+    throw new Error(`the page did not start: ${page.faults.join("; ") || error.message}`);
+  });
+}
+
 /** Fails when the page noted a fault. */
 export function assertNoFaults(page) {
   assert.deepEqual(page.faults, []);
