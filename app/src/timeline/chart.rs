@@ -50,6 +50,8 @@ pub(super) struct Pointer {
     pub over: Option<(usize, Hit)>,
     /// Kernel under the pointer.
     pub work: Option<usize>,
+    /// Event whose phase's name is under the pointer.
+    pub phase: Option<u32>,
 }
 
 /// A mounted chart.

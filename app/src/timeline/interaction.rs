@@ -6,7 +6,7 @@ use wasm_bindgen::JsCast as _;
 
 use super::chart::{Chart, Pointer};
 use super::view_model::axis::XAxis;
-use super::view_model::keys::{KeyAction, KeyPress, press};
+use super::view_model::keys::{KeyAction, KeyPress, over_phase, press};
 use super::view_model::scene::{brush_px, work_at};
 use super::view_model::{Curves, Frame, Hit, View};
 
@@ -28,6 +28,13 @@ enum Gesture {
     Brush { from: f64, axis: XAxis },
     /// Two fingers: their distance and middle when the second came down.
     Pinch { distance: f64, middle: f64, axis: XAxis },
+}
+
+impl Gesture {
+    /// Whether it may still turn out to be a click.
+    fn is_still(self) -> bool {
+        matches!(self, Self::Pan { moved: false, .. })
+    }
 }
 
 /// Pointers that are down, and what they do.
@@ -118,6 +125,9 @@ impl Interaction {
             }
             None => self.hover(&curves, &frame, (x, y)),
         }
+        if hands.gesture.is_some_and(|gesture| !gesture.is_still()) {
+            self.chart.pointer.set(None);
+        }
         self.hands.set_value(hands);
     }
 
@@ -127,15 +137,17 @@ impl Interaction {
             hands.down.retain(|(id, _)| *id != event.pointer_id());
             hands.gesture = None;
         });
-        if let Some(Gesture::Pan { moved: false, .. }) = hands.gesture
-            && event.type_() == "pointerup"
-        {
+        let is_click = hands.gesture.is_some_and(Gesture::is_still);
+        if is_click && event.type_() == "pointerup" {
             self.click(place(event));
         }
     }
 
-    pub(super) fn pointer_leave(self) {
-        if self.hands.with_value(|hands| hands.gesture.is_none()) {
+    pub(super) fn pointer_leave(self, event: &PointerEvent) {
+        // A finger that is lifted leaves what it tapped.
+        if event.pointer_type() == "touch" {
+            self.chart.pointer.set(None);
+        } else if self.hands.with_value(|hands| hands.gesture.is_none()) {
             self.chart.pointer.set(None);
             self.chart.light(None);
         }
@@ -152,7 +164,8 @@ impl Interaction {
             Some((_, Hit::Tensor(tensor))) => Some(tensor),
             _ => None,
         };
-        self.chart.pointer.set(Some(Pointer { x, y, over, work }));
+        let phase = frame.event_at(x).filter(|_| frame.layout.phases.holds(x, y));
+        self.chart.pointer.set(Some(Pointer { x, y, over, work, phase }));
         self.chart.light(lit);
         let view = self.chart.view.get_untracked();
         if !view.cursor_held && y < plot.bottom() {
@@ -168,6 +181,9 @@ impl Interaction {
             return;
         };
         let view = self.chart.view.get_untracked();
+        if frame.layout.phases.holds(x, y) {
+            return self.chart.look(over_phase(&curves, &view, event));
+        }
         let tensor = match frame.hit(&curves, x, y) {
             Some(Hit::Tensor(tensor)) => Some(tensor),
             _ => None,
@@ -178,6 +194,7 @@ impl Interaction {
         } else {
             View { pinned: tensor, ..view.held_at(event) }
         });
+        self.chart.light(tensor);
     }
 
     pub(super) fn wheel(self, event: &WheelEvent) {

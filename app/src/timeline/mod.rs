@@ -21,6 +21,7 @@ mod alternative;
 mod canvas;
 mod chart;
 mod interaction;
+mod legend;
 mod readout;
 mod swatch;
 mod theme;
@@ -34,7 +35,8 @@ use leptos::prelude::*;
 use alternative::Alternative;
 use chart::{Chart, Same};
 use interaction::Interaction;
-use readout::{Legend, Readout};
+use legend::Legend;
+use readout::Readout;
 use toolbar::Toolbar;
 use tooltip::Tooltip;
 use view_model::format::size;
@@ -97,7 +99,7 @@ fn Plot(chart: Chart) -> impl IntoView {
                 on:pointermove=move |event| hands.pointer_move(&event)
                 on:pointerup=move |event| hands.pointer_up(&event)
                 on:pointercancel=move |event| hands.pointer_up(&event)
-                on:pointerleave=move |_| hands.pointer_leave()
+                on:pointerleave=move |event| hands.pointer_leave(&event)
                 on:wheel=move |event| hands.wheel(&event)
                 on:dblclick=move |_| hands.double_click()
             ></canvas>

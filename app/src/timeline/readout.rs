@@ -1,17 +1,14 @@
-//! Below the chart: the state at the cursor, the pinned tensor, the selection, and the legend.
+//! Below the chart, in one line: the state at the cursor, the pinned tensor, or the selection.
 
 use std::time::Duration;
 
 use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
-use simulator::wire::timeline::Category;
 
 use super::chart::{Chart, Same};
-use super::swatch::swatch_class;
 use super::view_model::format::{nanoseconds, signed_size, size};
 use super::view_model::range::totals;
-use super::view_model::scene::Ink;
-use super::view_model::tip::{legend, readout, tensor_name};
+use super::view_model::tip::{readout, tensor_name};
 use super::view_model::{Curves, View};
 use super::words::fill;
 
@@ -19,7 +16,7 @@ use super::words::fill;
 const REST: Duration = Duration::from_millis(400);
 
 /// The event that the read-outs describe: the cursor's, else the peak's.
-fn described(curves: &Curves, view: &View) -> u32 {
+pub(super) fn described(curves: &Curves, view: &View) -> u32 {
     view.cursor_event.unwrap_or(curves.data.peak_event)
 }
 
@@ -39,8 +36,9 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
         Some(format!("{name} · {}", size(curves.bytes(tensor), unit)))
     });
     let words = chart.settings.words;
+    let has_selection = Memo::new(move |_| chart.view.get().selection.is_some());
     view! {
-        <p class="tl-readout">
+        <p class="tl-readout" class:tl-away=has_selection>
             {move || text.get().unwrap_or_else(|| words.get().empty.to_owned())}
             {move || {
                 pinned
@@ -149,45 +147,4 @@ fn Announcer(chart: Chart, text: Memo<Option<String>>) -> impl IntoView {
     });
     on_cleanup(stop);
     view! { <p class="tl-unseen" aria-live="polite">{said}</p> }
-}
-
-/// Colours, names, and bytes at the cursor.
-#[component]
-pub(super) fn Legend(chart: Chart) -> impl IntoView {
-    let entries = Memo::new(move |_| {
-        let Some(Same(curves)) = chart.curves.get() else { return Vec::new() };
-        let event = described(&curves, &chart.view.get());
-        let state = (event as usize + 1).min(curves.n_states() - 1);
-        let words = chart.settings.words.get();
-        let mut entries = Vec::from([(
-            Ink::OutsidePool,
-            words.category(Category::OutsidePool),
-            curves.floor_bytes(),
-        )]);
-        let bands = legend(&curves, state).into_iter();
-        entries.extend(bands.map(|(band, bytes)| (Ink::Band(band), words.band(band), bytes)));
-        let slack = curves.reserved(state) - curves.live(state);
-        entries.push((Ink::Slack, words.category(Category::Slack), slack));
-        entries
-    });
-    let unit = chart.settings.unit;
-    view! {
-        <ul class="tl-legend" aria-label=move || chart.settings.words.get().legend>
-            {move || {
-                entries
-                    .get()
-                    .into_iter()
-                    .map(|(ink, name, bytes)| {
-                        view! {
-                            <li class:tl-zero=bytes == 0>
-                                <span class=swatch_class(ink)></span>
-                                {name}
-                                <b>{size(bytes, unit.get())}</b>
-                            </li>
-                        }
-                    })
-                    .collect_view()
-            }}
-        </ul>
-    }
 }

@@ -81,7 +81,7 @@ fn AxisSwitch(chart: Chart) -> impl IntoView {
 const SCALES: [(YScale, &str); 4] = [
     (YScale::Auto, "auto"),
     (YScale::Capacity, "capacity"),
-    (YScale::Peak, "peak"),
+    (YScale::Live, "live"),
     (YScale::Window, "window"),
 ];
 
@@ -89,7 +89,7 @@ fn scale_word(words: &TimelineWords, scale: YScale) -> &'static str {
     match scale {
         YScale::Auto => words.y_auto,
         YScale::Capacity => words.y_capacity,
-        YScale::Peak => words.y_peak,
+        YScale::Live => words.y_live,
         YScale::Window => words.y_window,
     }
 }

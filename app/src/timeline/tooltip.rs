@@ -4,7 +4,7 @@ use leptos::prelude::*;
 
 use super::chart::{Chart, Pointer};
 use super::swatch::swatch_class;
-use super::view_model::tip::{Tip, tensor_tip, tip, work_tip};
+use super::view_model::tip::{Tip, phase_tip, tensor_tip, tip, work_tip};
 
 /// The tooltip.
 #[component]
@@ -60,13 +60,14 @@ fn Content(tip: Tip) -> impl IntoView {
 fn content(chart: Chart) -> Option<(Tip, (f64, f64))> {
     let curves = chart.curves.get()?.0;
     let voice = chart.settings.voice();
-    if let Some(Pointer { x, y, over, work }) = chart.pointer.get() {
-        let tip = match (over, work) {
-            (Some((state, hit)), _) => Some(tip(&curves, state, hit, voice)),
-            (None, Some(work)) => work_tip(&curves, work, voice),
-            (None, None) => None,
+    if let Some(Pointer { x, y, over, work, phase }) = chart.pointer.get() {
+        let tip = match (over, work, phase) {
+            (Some((state, hit)), _, _) => tip(&curves, state, hit, voice),
+            (None, Some(work), _) => work_tip(&curves, work, voice)?,
+            (None, None, Some(event)) => phase_tip(&curves, event, voice)?,
+            (None, None, None) => return None,
         };
-        return Some((tip?, (x, y)));
+        return Some((tip, (x, y)));
     }
     let view = chart.view.get();
     let tensor = chart.lit.get().filter(|&tensor| curves.has_tensor(tensor))?;

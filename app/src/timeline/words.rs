@@ -16,6 +16,7 @@ pub struct TimelineWords {
     categories: [&'static str; 9],
     /// Activations by block: attention, feed-forward, norms, other.
     activations: [&'static str; 4],
+    blocks: [&'static str; 4],
     pub already_used: &'static str,
     pub capacity: &'static str,
     pub peak: &'static str,
@@ -34,7 +35,7 @@ pub struct TimelineWords {
     pub y_axis: &'static str,
     pub y_auto: &'static str,
     pub y_capacity: &'static str,
-    pub y_peak: &'static str,
+    pub y_live: &'static str,
     pub y_window: &'static str,
     pub zoom_in: &'static str,
     pub zoom_out: &'static str,
@@ -55,6 +56,8 @@ pub struct TimelineWords {
     pub share_of_peak: &'static str,
     pub not_at_peak: &'static str,
     pub live: &'static str,
+    pub live_peak: &'static str,
+    pub phase_hint: &'static str,
     pub reserved: &'static str,
     pub pinned: &'static str,
     pub nothing: &'static str,
@@ -95,6 +98,17 @@ impl TimelineWords {
     /// A category's name.
     pub fn category(&self, category: Category) -> &'static str {
         self.categories[category as usize]
+    }
+
+    /// The block that a band of activations serves.
+    pub fn block(&self, band: Band) -> Option<&'static str> {
+        match band {
+            Band::AttentionActivations => Some(self.blocks[0]),
+            Band::MlpActivations => Some(self.blocks[1]),
+            Band::NormActivations => Some(self.blocks[2]),
+            Band::OtherActivations => Some(self.blocks[3]),
+            _ => None,
+        }
     }
 
     /// A band's name.
@@ -144,6 +158,7 @@ pub const ENGLISH: TimelineWords = TimelineWords {
         "Activations: norms",
         "Activations: other",
     ],
+    blocks: ["attention", "MLP", "norms", "other"],
     already_used: "Already in use",
     capacity: "capacity {}",
     peak: "peak {} live",
@@ -162,9 +177,9 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     x_axis: "Horizontal axis",
     y_axis: "Vertical axis",
     y_auto: "Auto",
-    y_capacity: "Capacity",
-    y_peak: "Peak",
-    y_window: "Window",
+    y_capacity: "To capacity",
+    y_live: "To live bytes",
+    y_window: "Zoomed in",
     zoom_in: "Zoom in (W)",
     zoom_out: "Zoom out (S)",
     whole_step: "Whole step (0)",
@@ -184,6 +199,8 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     share_of_peak: "Share of the peak",
     not_at_peak: "not alive at the peak",
     live: "Live",
+    live_peak: "Highest live",
+    phase_hint: "Click to zoom to it, click again for the whole step.",
     reserved: "Reserved",
     pinned: "pinned",
     nothing: "Nothing is held here",
@@ -228,6 +245,7 @@ pub const CHINESE: TimelineWords = TimelineWords {
         "分配器余量",
     ],
     activations: ["激活：注意力", "激活：MLP", "激活：归一化", "激活：其他"],
+    blocks: ["注意力", "MLP", "归一化", "其他"],
     already_used: "已被占用",
     capacity: "容量 {}",
     peak: "峰值：存活 {}",
@@ -246,9 +264,9 @@ pub const CHINESE: TimelineWords = TimelineWords {
     x_axis: "横轴",
     y_axis: "纵轴",
     y_auto: "自动",
-    y_capacity: "容量",
-    y_peak: "峰值",
-    y_window: "窗口",
+    y_capacity: "到容量",
+    y_live: "到存活字节",
+    y_window: "放大细节",
     zoom_in: "放大（W）",
     zoom_out: "缩小（S）",
     whole_step: "整个训练步（0）",
@@ -268,6 +286,8 @@ pub const CHINESE: TimelineWords = TimelineWords {
     share_of_peak: "占峰值",
     not_at_peak: "峰值时不存活",
     live: "存活",
+    live_peak: "最高存活",
+    phase_hint: "点击放大到该阶段，再次点击显示整个训练步。",
     reserved: "已保留",
     pinned: "已固定",
     nothing: "此处没有占用",

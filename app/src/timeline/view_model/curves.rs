@@ -11,6 +11,7 @@ use simulator::wire::timeline::{BEFORE, NEVER, Timeline};
 
 use super::TimelineData;
 use super::band::{Band, BlockKind, N_BANDS, band_of};
+use super::lanes::Lanes;
 use super::num::to_u32;
 
 /// States between two checkpoints, and states in a block.
@@ -24,6 +25,8 @@ pub type BandBytes = [u64; N_BANDS];
 pub struct Curves {
     /// The step itself.
     pub data: Arc<TimelineData>,
+    /// Its device work.
+    pub lanes: Lanes,
     /// Live requested bytes by state.
     live: Vec<u64>,
     /// Bytes by band at states 0, 64, 128, …
@@ -93,6 +96,7 @@ impl Curves {
             rank,
             band,
             band_starts,
+            lanes: Lanes::new(&timeline.work),
             data,
         };
         let n_states = curves.n_states();

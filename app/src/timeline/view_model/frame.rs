@@ -98,19 +98,17 @@ fn y_range(curves: &Curves, columns: &[Column], scale: YScale) -> (f64, f64) {
         columns.iter().map(|column| of(curves, column)).max().unwrap_or_default()
     };
     let reserved = from_u64(floor + highest(|_, column| column.high_reserved)).max(1.0);
+    let live = from_u64(floor + highest(|curves, column| curves.live(column.state))).max(1.0);
     let capacity = from_u64(curves.data.capacity_bytes);
     match scale {
-        YScale::Auto if capacity * CAPACITY_IN_SIGHT <= reserved => {
-            y_range(curves, columns, YScale::Capacity)
-        }
-        YScale::Auto | YScale::Peak => (0.0, reserved * 1.1),
-        YScale::Capacity => (0.0, capacity.max(reserved) * 1.06),
+        YScale::Auto if reserved < capacity * CAPACITY_IN_SIGHT => (0.0, reserved * 1.1),
+        YScale::Auto | YScale::Capacity => (0.0, capacity.max(reserved) * 1.06),
+        YScale::Live => (0.0, live * 1.08),
         YScale::Window => {
-            let high = from_u64(floor + highest(|curves, column| curves.live(column.state)));
             let low = columns.iter().map(|column| column.low_live).min().unwrap_or_default();
             let low = from_u64(floor + low);
-            let room = ((high - low) * 0.08).max(1024.0);
-            ((low - room).max(0.0), high + room)
+            let room = ((live - low) * 0.08).max(1024.0);
+            ((low - room).max(0.0), live + room)
         }
     }
 }

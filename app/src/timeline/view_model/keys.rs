@@ -4,6 +4,7 @@ use super::axis::XAxis;
 use super::curves::Curves;
 use super::live::stacked;
 use super::num::{from_usize, to_u32};
+use super::tip::phase_of;
 use super::view::{Axis, View};
 
 /// What a key asks for.
@@ -114,6 +115,15 @@ fn phase_start(curves: &Curves, view: &View, direction: i32) -> u32 {
     } else {
         starts.find(|&start| event < start).unwrap_or_else(|| last_event(curves))
     }
+}
+
+/// The window over the phase of an event; over the step if it was there already.
+pub fn over_phase(curves: &Curves, view: &View, event: u32) -> View {
+    let Some(phase) = phase_of(curves, event) else { return view.whole() };
+    let window = (f64::from(phase.first_event), f64::from(phase.end_event));
+    let is_there =
+        (view.start_event - window.0).abs() < 0.5 && (view.end_event - window.1).abs() < 0.5;
+    if is_there { view.whole() } else { view.with_window(window) }
 }
 
 /// The window over what stands out: the selection, the lit or pinned tensor's life, or the step.

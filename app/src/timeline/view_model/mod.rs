@@ -8,6 +8,7 @@ pub mod view;
 
 pub mod band;
 pub mod curves;
+pub mod lanes;
 
 pub mod axis;
 pub mod columns;
@@ -57,3 +58,8 @@ impl PartialEq for TimelineData {
         self.id == other.id
     }
 }
+
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;

@@ -2,9 +2,11 @@
 //!
 //! Only tensors a few pixels high and wide get a line. One pass over the window's events keeps the
 //! sum of small tensors in each gap between the large ones; a column is then a sum over the large.
+//! A table from each tensor to its gap makes that pass cheap.
 
 use super::columns::Column;
 use super::curves::Curves;
+use super::num::to_u32;
 
 /// Most tensors that get a line.
 const MAX_TENSORS: usize = 400;
@@ -67,7 +69,8 @@ fn large_tensors(curves: &Curves, columns: &[Column], threshold: Threshold) -> V
 struct Sweep {
     /// Large tensors in stacking order.
     large: Vec<u32>,
-    ranks: Vec<u32>,
+    /// By rank: twice the gap of a small tensor, or twice its own place plus one of a large one.
+    slots: Vec<u32>,
     live: Vec<bool>,
     /// Bytes of small live tensors below each large one, down to the next.
     gaps: Vec<u64>,
@@ -77,10 +80,16 @@ struct Sweep {
 
 impl Sweep {
     fn new(curves: &Curves, large: Vec<u32>, state: usize) -> Self {
-        let ranks: Vec<u32> = large.iter().map(|&tensor| curves.rank(tensor)).collect();
         let n = large.len();
+        let mut slots = Vec::with_capacity(curves.order().len());
+        let mut place = 0;
+        for &tensor in curves.order() {
+            let is_large = large.get(place) == Some(&tensor);
+            slots.push(2 * to_u32(place) + u32::from(is_large));
+            place += usize::from(is_large);
+        }
         let mut sweep =
-            Self { large, ranks, live: vec![false; n], gaps: vec![0; n + 1], edge: vec![None; n] };
+            Self { large, slots, live: vec![false; n], gaps: vec![0; n + 1], edge: vec![None; n] };
         for &tensor in curves.order() {
             if curves.is_live(tensor, state) {
                 sweep.change(curves, tensor, true);
@@ -90,10 +99,14 @@ impl Sweep {
     }
 
     fn change(&mut self, curves: &Curves, tensor: u32, is_alloc: bool) {
-        match self.ranks.binary_search(&curves.rank(tensor)) {
-            Ok(index) => self.live[index] = is_alloc,
-            Err(gap) if is_alloc => self.gaps[gap] += curves.bytes(tensor),
-            Err(gap) => self.gaps[gap] -= curves.bytes(tensor),
+        let slot = self.slots[curves.rank(tensor) as usize];
+        let place = (slot / 2) as usize;
+        if slot % 2 == 1 {
+            self.live[place] = is_alloc;
+        } else if is_alloc {
+            self.gaps[place] += curves.bytes(tensor);
+        } else {
+            self.gaps[place] -= curves.bytes(tensor);
         }
     }
 

@@ -52,7 +52,7 @@ pub fn x_ticks(axis: &XAxis, gap: f64) -> Ticks {
 fn time_ticks(axis: &XAxis, gap: f64) -> Ticks {
     let step_ns = axis.units_per_px() * gap;
     let (size, unit) = match axis.end {
-        end if end >= 10e9 => (1e9, "s"),
+        end if end >= 2e9 => (1e9, "s"),
         end if end >= 1e6 => (1e6, "ms"),
         _ => (1e3, "µs"),
     };

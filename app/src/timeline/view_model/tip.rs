@@ -172,6 +172,28 @@ pub fn work_tip(curves: &Curves, work: usize, voice: Voice<'_>) -> Option<Tip> {
     })
 }
 
+/// About a phase.
+pub fn phase_tip(curves: &Curves, event: u32, voice: Voice<'_>) -> Option<Tip> {
+    let words = voice.words;
+    let phase = phase_of(curves, event)?;
+    let (first, end) = (phase.first_event as usize, phase.end_event as usize);
+    if end <= first {
+        return None;
+    }
+    let run = curves.extremes(first + 1..=end);
+    let length = curves.edge_ns(end + 1) - curves.edge_ns(first + 1);
+    Some(Tip {
+        ink: None,
+        title: phase_name(curves, phase, words),
+        subtitle: words.phase_hint.to_owned(),
+        rows: Vec::from([
+            (words.length, nanoseconds(length)),
+            (words.live_peak, size(run.high_live, voice.unit)),
+            (words.reserved, size(run.high_reserved, voice.unit)),
+        ]),
+    })
+}
+
 /// One line about the state after an event, for the read-out and the live region.
 pub fn readout(curves: &Curves, event: u32, voice: Voice<'_>) -> String {
     let words = voice.words;
@@ -188,12 +210,7 @@ pub fn readout(curves: &Curves, event: u32, voice: Voice<'_>) -> String {
     parts.join(" · ")
 }
 
-/// Bytes of each band that occurs in the step, at a state.
-pub fn legend(curves: &Curves, state: usize) -> Vec<(Band, u64)> {
-    let bytes = curves.bands(state);
-    Band::ALL
-        .into_iter()
-        .filter(|&band| !curves.in_band(band).is_empty())
-        .map(|band| (band, bytes[band.index()]))
-        .collect()
+/// Bands that occur in the step.
+pub fn occurring(curves: &Curves) -> Vec<Band> {
+    Band::ALL.into_iter().filter(|&band| !curves.in_band(band).is_empty()).collect()
 }

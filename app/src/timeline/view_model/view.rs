@@ -26,14 +26,14 @@ pub enum Axis {
 /// What the y axis spans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum YScale {
-    /// The capacity where the step fills a good part of it, else the peak.
+    /// From zero to the capacity where a good part of it is filled, else to what is reserved.
     #[default]
     Auto,
     /// From zero to the capacity.
     Capacity,
-    /// From zero to the highest point in the window.
-    Peak,
-    /// From the lowest to the highest point in the window.
+    /// From zero to the most live bytes in the window.
+    Live,
+    /// From the fewest to the most live bytes in the window.
     Window,
 }
 
@@ -43,8 +43,8 @@ impl YScale {
     pub fn next(self) -> Self {
         match self {
             Self::Auto => Self::Capacity,
-            Self::Capacity => Self::Peak,
-            Self::Peak => Self::Window,
+            Self::Capacity => Self::Live,
+            Self::Live => Self::Window,
             Self::Window => Self::Auto,
         }
     }
@@ -126,7 +126,7 @@ impl View {
         match self.y_scale {
             YScale::Auto => {}
             YScale::Capacity => pieces.push("yc".to_owned()),
-            YScale::Peak => pieces.push("yp".to_owned()),
+            YScale::Live => pieces.push("yl".to_owned()),
             YScale::Window => pieces.push("yw".to_owned()),
         }
         if !self.is_whole() {
@@ -156,7 +156,7 @@ impl View {
             match piece {
                 "o" => view.axis = Axis::Order,
                 "yc" => view.y_scale = YScale::Capacity,
-                "yp" => view.y_scale = YScale::Peak,
+                "yl" => view.y_scale = YScale::Live,
                 "yw" => view.y_scale = YScale::Window,
                 _ => view.decode_piece(piece),
             }

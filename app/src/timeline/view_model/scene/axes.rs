@@ -1,6 +1,7 @@
 //! Grid, tick labels and the axis lines.
 
 use super::super::frame::Frame;
+use super::super::num::{from_usize, to_index};
 use super::super::ticks::{byte_ticks, x_ticks};
 use super::super::view::Axis;
 use super::{Anchor, Ink, Mark, Op, SMALL, Style};
@@ -56,4 +57,21 @@ pub(super) fn labels(marks: &mut Vec<Mark>, frame: &Frame, style: &Style<'_>) {
         marks.push(text((x, y), label, anchor));
     }
     marks.push(Mark::Stroke { path, ink: Ink::Axis, alpha: 1.0, width: 1.0, dashed: false });
+    broken_base(marks, frame);
+}
+
+/// A torn edge where the vertical axis does not start at zero.
+fn broken_base(marks: &mut Vec<Mark>, frame: &Frame) {
+    let plot = frame.layout.plot;
+    if frame.y.low <= 0.0 {
+        return;
+    }
+    let base = plot.bottom() + 1.0;
+    let mut path = Vec::from([Op::Move(plot.x, base)]);
+    for tooth in 0..to_index(plot.w / 6.0) {
+        let x = plot.x + from_usize(tooth) * 6.0;
+        path.extend([Op::Line(x + 3.0, base - 4.0), Op::Line(x + 6.0, base)]);
+    }
+    path.extend([Op::Line(plot.right(), base), Op::Close]);
+    marks.push(Mark::Fill { path, ink: Ink::Paper, alpha: 1.0 });
 }

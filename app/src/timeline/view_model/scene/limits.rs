@@ -61,8 +61,13 @@ fn capacity(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, plates: &mut 
     if y > plot.bottom() {
         return;
     }
-    let above = rect(Area { h: y - plot.y, ..plot });
-    marks.push(Mark::Hatch { path: above, ink: Ink::Capacity, alpha: 0.28 });
+    let above = Area { h: y - plot.y, ..plot };
+    let held = Area { y: frame.y.px_of(held_bytes(curves)).max(plot.y), ..above };
+    if held.y < y {
+        let too_much = rect(Area { h: y - held.y, ..held });
+        marks.push(Mark::Fill { path: too_much, ink: Ink::Capacity, alpha: 0.16 });
+    }
+    marks.push(Mark::Hatch { path: rect(above), ink: Ink::Capacity, alpha: 0.28 });
     let path = line((plot.x, y), (plot.right(), y));
     marks.push(Mark::Stroke { path, ink: Ink::Capacity, alpha: 1.0, width: 1.5, dashed: false });
     plates.put(marks, label, Ink::Capacity, &[(f64::INFINITY, y + 11.0)]);
@@ -91,7 +96,9 @@ fn peak(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, plates: &mut Plat
     let left = (x - w - 8.0, y + 6.0);
     let right = (x + 8.0, y + 6.0);
     let candidates = if x + 8.0 + w < plot.right() { [right, left] } else { [left, right] };
-    plates.put(marks, text, Ink::Outline, &candidates);
+    // Lower where the capacity's name is in the way.
+    let lower = candidates.map(|(x, y)| (x, y + 20.0));
+    plates.put(marks, text, Ink::Outline, [candidates, lower].as_flattened());
 }
 
 /// The line's name, and the room above it or what it lacks.
@@ -100,7 +107,7 @@ fn device_peak(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, plates: &m
     let held = held_bytes(curves);
     let capacity = curves.data.capacity_bytes;
     let y = frame.y.px_of(held);
-    if y < plot.y || plot.bottom() < y {
+    if plot.bottom() < y {
         return;
     }
     let style = plates.style();
@@ -110,9 +117,11 @@ fn device_peak(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, plates: &m
     } else {
         (fill(style.words.free, &[&size(capacity - held, style.unit)]), Ink::Text)
     };
-    let text = format!("{on_device} · {rest}");
-    let (above, below) = (y - 11.0, y + 12.0);
-    let ends = [plot.x, f64::INFINITY];
-    let candidates = [(ends[0], above), (ends[1], above), (ends[0], below), (ends[1], below)];
-    plates.put(marks, text, ink, &candidates);
+    let arrow = if y < plot.y { " \u{2191}" } else { "" };
+    let text = format!("{on_device} · {rest}{arrow}");
+    let y = y.max(plot.y);
+    // Above the line, else below it, left or right, until nothing is covered.
+    let rows = [-11.0, 12.0, 30.0, 48.0].map(|by| y + by);
+    let candidates = rows.map(|row| [(plot.x, row), (f64::INFINITY, row)]);
+    plates.put(marks, text, ink, candidates.as_flattened());
 }

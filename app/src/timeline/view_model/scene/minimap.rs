@@ -61,11 +61,12 @@ pub fn brush_px(curves: &Curves, frame: &Frame, view: &View) -> (f64, f64) {
 
 fn brush(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, view: &View) {
     let area = frame.layout.minimap;
-    if frame.x.start <= frame.x.limits.0 && frame.x.limits.1 <= frame.x.end {
-        return;
-    }
     let (x0, x1) = brush_px(curves, frame, view);
     let (x0, x1) = (x0, x1.max(x0 + 2.0));
+    let is_whole = frame.x.start <= frame.x.limits.0 && frame.x.limits.1 <= frame.x.end;
+    if is_whole {
+        return handles(marks, area, (x0 + 2.0, x1 - 2.0), 0.45);
+    }
     let outside = Vec::from([
         Op::Rect(Area { w: x0 - area.x, ..area }),
         Op::Rect(Area { x: x1, w: area.right() - x1, ..area }),
@@ -79,7 +80,14 @@ fn brush(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, view: &View) {
         width: 1.5,
         dashed: false,
     });
-    let handle = |x: f64| Op::Rect(Area { x: x - 2.0, y: area.y + 9.0, w: 4.0, h: area.h - 18.0 });
-    let handles = Vec::from([handle(x0), handle(x1)]);
-    marks.push(Mark::Fill { path: handles, ink: Ink::Selection, alpha: 1.0 });
+    handles(marks, area, (x0, x1), 1.0);
+}
+
+/// What to grab at both edges of the window.
+fn handles(marks: &mut Vec<Mark>, area: Area, (x0, x1): (f64, f64), alpha: f64) {
+    let inset = area.h / 4.0;
+    let handle =
+        |x: f64| Op::Rect(Area { x: x - 2.0, y: area.y + inset, w: 4.0, h: area.h - 2.0 * inset });
+    let path = Vec::from([handle(x0), handle(x1)]);
+    marks.push(Mark::Fill { path, ink: Ink::Selection, alpha });
 }

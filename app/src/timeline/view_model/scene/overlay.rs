@@ -24,7 +24,7 @@ pub fn overlay(curves: &Curves, frame: &Frame, view: &View, marked: Marked) -> V
     selection(&mut marks, curves, frame, view);
     let lit = |tensor: Option<u32>| tensor.filter(|&tensor| curves.has_tensor(tensor));
     if let Some(tensor) = lit(view.pinned) {
-        light(&mut marks, curves, frame, tensor, 0.45);
+        light(&mut marks, curves, frame, tensor, 0.38);
     }
     if let Some(tensor) = lit(marked.hovered).filter(|&tensor| Some(tensor) != view.pinned) {
         light(&mut marks, curves, frame, tensor, 0.0);
