@@ -22,7 +22,7 @@ mod wasm;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::shell::{Workspace, files_below};
 use names::Source;
@@ -43,6 +43,9 @@ pub struct Summary {
 pub fn build(workspace: &Workspace) -> Result<Summary> {
     let mut sources = wasm::build(workspace)?;
     sources.extend(public_files(&workspace.root.join("public"))?);
+    if !sources.iter().any(|source| source.logical == "index.html") {
+        bail!("public/index.html is missing: there is no page to bundle");
+    }
     let named = names::resolve(sources)?;
     let summary = table::write(workspace, &named)?;
     eprintln!(
