@@ -11,7 +11,7 @@ pub(super) struct Inputs<'a> {
     pub(super) query: &'a Tensor,
     pub(super) key: &'a Tensor,
     pub(super) value: &'a Tensor,
-    /// Additive mask of eager attention.
+    /// Additive mask of eager attention, boolean mask of SDPA.
     pub(super) mask: Option<&'a Tensor>,
     /// Query heads per key and value head.
     pub(super) groups: u64,
@@ -28,10 +28,7 @@ pub(super) fn attend(
     inputs: Inputs<'_>,
 ) -> (Tensor, Option<Tensor>) {
     let (output, weights) = match attention {
-        Attention::Sdpa => {
-            let Inputs { query, key, value, dropout, .. } = inputs;
-            (tape.sdpa(SdpaInputs { query, key, value, dropout }), None)
-        }
+        Attention::Sdpa => (sdpa(tape, inputs), None),
         Attention::Eager => {
             let (output, weights) = eager(tape, inputs);
             (output, Some(weights))
@@ -42,6 +39,18 @@ pub(super) fn attend(
     let merged = tape.merge_last(&tokens_first);
     tape.release(tokens_first);
     (merged, weights)
+}
+
+/// `sdpa_attention_forward`: with a mask the heads of a group are repeated first (`use_gqa_in_sdpa`).
+fn sdpa(tape: &mut Tape, inputs: Inputs<'_>) -> Tensor {
+    let Inputs { query, mask, dropout, .. } = inputs;
+    let groups = if mask.is_some() { inputs.groups } else { 1 };
+    let key = tape.repeat_kv(inputs.key, groups);
+    let value = tape.repeat_kv(inputs.value, groups);
+    let output = tape.sdpa(SdpaInputs { query, key: &key, value: &value, mask, dropout });
+    tape.release(key);
+    tape.release(value);
+    output
 }
 
 fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {

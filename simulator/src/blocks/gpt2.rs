@@ -21,7 +21,6 @@ pub struct Gpt2Model {
     layers: Vec<Layer>,
     ln_f: Affine,
     pub(super) lm_head: ParamId,
-    mask: Option<Tensor>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,10 +54,10 @@ impl Gpt2Model {
         } else {
             parameter(tape, "lm_head.weight".to_owned(), [config.vocab, hidden], dtype)
         };
-        Self { config: config.clone(), style, wte, wpe, layers, ln_f, lm_head, mask: None }
+        Self { config: config.clone(), style, wte, wpe, layers, ln_f, lm_head }
     }
 
-    pub(super) fn forward(&mut self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+    pub(super) fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "wte");
         let inputs_embeds = tape.embedding(ids, self.wte, false);
@@ -69,51 +68,57 @@ impl Gpt2Model {
         let position_embeds = tape.embedding(&position_ids, self.wpe, false);
         let mut hidden_states = tape.add(&inputs_embeds, &position_embeds);
         let dtype = inputs_embeds.dtype;
-        self.mask = mask::causal(tape, batch, tokens, dtype, self.style.attention);
+        let masks = mask::causal(tape, [batch, tokens], dtype, self.style.attention, None);
+        let mask = masks.full;
         tape.enter(Block::Embedding, "drop");
         let dropped = tape.dropout(&hidden_states, self.config.embedding_dropout);
         tape.release(core::mem::replace(&mut hidden_states, dropped));
 
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states);
+            let output = self.run_layer(tape, index, &hidden_states, mask.as_ref());
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "ln_f");
         let normed = tape.layer_norm(&hidden_states, self.ln_f.weight, self.ln_f.bias);
         tape.release(hidden_states);
-        for tensor in [position_ids, inputs_embeds, position_embeds] {
+        let locals = [Some(position_ids), Some(inputs_embeds), Some(position_embeds), mask];
+        for tensor in locals.into_iter().flatten() {
             tape.release(tensor);
-        }
-        if self.style.checkpointing == Checkpointing::None {
-            self.end_step(tape);
         }
         normed
     }
 
-    pub(super) fn end_step(&mut self, tape: &mut Tape) {
-        if let Some(mask) = self.mask.take() {
-            tape.release(mask);
-        }
-    }
-
-    fn run_layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
+    fn run_layer(
+        &self,
+        tape: &mut Tape,
+        index: u32,
+        hidden_states: &Tensor,
+        mask: Option<&Tensor>,
+    ) -> Tensor {
         if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states);
+            return self.layer(tape, index, hidden_states, mask);
         }
         let input = tape.share(hidden_states);
-        tape.begin_checkpoint(index, input);
-        let output = self.layer(tape, index, hidden_states);
+        let arguments = mask.map(|mask| tape.share(mask)).into_iter().collect();
+        tape.begin_checkpoint(index, input, arguments);
+        let output = self.layer(tape, index, hidden_states, mask);
         tape.end_checkpoint();
         output
     }
 
-    pub(super) fn layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
+    pub(super) fn layer(
+        &self,
+        tape: &mut Tape,
+        index: u32,
+        hidden_states: &Tensor,
+        mask: Option<&Tensor>,
+    ) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
         let residual = tape.share(hidden_states);
         tape.enter(Block::InputNorm, "ln_1");
         let normed = tape.layer_norm(hidden_states, layer.ln_1.weight, layer.ln_1.bias);
-        let (attn_output, weights) = self.attention(tape, layer, &normed);
+        let (attn_output, weights) = self.attention(tape, layer, &normed, mask);
         tape.enter(Block::Residual, "residual");
         let hidden_states = tape.add(&attn_output, &residual);
         tape.release(normed);
@@ -139,6 +144,7 @@ impl Gpt2Model {
         tape: &mut Tape,
         layer: &Layer,
         hidden_states: &Tensor,
+        mask: Option<&Tensor>,
     ) -> (Tensor, Option<Tensor>) {
         tape.enter(Block::Attention, "c_attn");
         let qkv = tape.conv1d(hidden_states, layer.c_attn.weight, layer.c_attn.bias);
@@ -156,7 +162,7 @@ impl Gpt2Model {
             query: &query,
             key: &key,
             value: &value,
-            mask: self.mask.as_ref(),
+            mask,
             groups: 1,
             dropout: self.config.attention_dropout,
             softmax_in_f32: false,

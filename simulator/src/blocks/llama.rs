@@ -8,6 +8,7 @@ use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
 use super::attention::{Inputs, attend};
+use super::mask::Masks;
 use super::rotary::Tables;
 use super::{Style, mask, parameter, rotary};
 
@@ -20,8 +21,30 @@ pub struct LlamaModel {
     layers: Vec<Layer>,
     norm: ParamId,
     pub(super) lm_head: ParamId,
-    tables: Option<Tables>,
-    mask: Option<Tensor>,
+}
+
+/// What every layer gets beside its input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shared<'a> {
+    cos: &'a Tensor,
+    sin: &'a Tensor,
+    mask: Option<&'a Tensor>,
+}
+
+impl<'a> Shared<'a> {
+    /// From a checkpoint's arguments: the mask, if there is one, then sine and cosine.
+    pub(super) fn of(arguments: &'a [Tensor]) -> Self {
+        match arguments {
+            [sin, cos] => Self { cos, sin, mask: None },
+            [mask, sin, cos] => Self { cos, sin, mask: Some(mask) },
+            _ => unreachable!("a layer has two tables and at most one mask"),
+        }
+    }
+
+    /// As a checkpoint keeps them, in the order in which they die: the tuple of tables from its end.
+    fn arguments(&self, tape: &mut Tape) -> Vec<Tensor> {
+        self.mask.into_iter().chain([self.sin, self.cos]).map(|tensor| tape.share(tensor)).collect()
+    }
 }
 
 #[derive(Debug)]
@@ -66,10 +89,10 @@ impl LlamaModel {
             parameter(tape, "lm_head.weight".to_owned(), sizes, dtype)
         };
         let config = config.clone();
-        Self { config, style, embed_tokens, layers, norm, lm_head, tables: None, mask: None }
+        Self { config, style, embed_tokens, layers, norm, lm_head }
     }
 
-    pub(super) fn forward(&mut self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+    pub(super) fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "embed_tokens");
         let inputs_embeds = tape.embedding(ids, self.embed_tokens, false);
@@ -77,52 +100,64 @@ impl LlamaModel {
         let position_ids = tape.helper(Shape::new([tokens]), DType::I64, Prim::Add);
         tape.release(from_zero);
         let dtype = inputs_embeds.dtype;
-        self.mask = mask::causal(tape, batch, tokens, dtype, self.style.attention);
-        self.tables = Some(rotary::tables(tape, tokens, self.config.head_dim, dtype));
+        let masks = self.masks(tape, [batch, tokens], dtype);
+        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.head_dim, dtype);
 
         let mut hidden_states = tape.share(&inputs_embeds);
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states);
+            let mask = masks.of_layer(self.config.sliding_window.as_ref(), index);
+            let shared = Shared { cos: &cos, sin: &sin, mask };
+            let output = self.run_layer(tape, index, &hidden_states, &shared);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "norm");
         let normed = rms_norm(tape, &hidden_states, self.norm);
         tape.release(hidden_states);
-        tape.release(position_ids);
-        tape.release(inputs_embeds);
-        if self.style.checkpointing == Checkpointing::None {
-            self.end_step(tape);
+        for tensor in [position_ids, inputs_embeds] {
+            tape.release(tensor);
+        }
+        masks.release(tape);
+        for tensor in [sin, cos] {
+            tape.release(tensor);
         }
         normed
     }
 
-    pub(super) fn end_step(&mut self, tape: &mut Tape) {
-        if let Some(tables) = self.tables.take() {
-            tables.release(tape);
-        }
-        if let Some(mask) = self.mask.take() {
-            tape.release(mask);
-        }
+    fn masks(&self, tape: &mut Tape, sizes: [u64; 2], dtype: DType) -> Masks {
+        mask::causal(tape, sizes, dtype, self.style.attention, self.config.sliding_window.as_ref())
     }
 
-    fn run_layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
+    fn run_layer(
+        &self,
+        tape: &mut Tape,
+        index: u32,
+        hidden_states: &Tensor,
+        shared: &Shared<'_>,
+    ) -> Tensor {
         if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states);
+            return self.layer(tape, index, hidden_states, shared);
         }
         let input = tape.share(hidden_states);
-        tape.begin_checkpoint(index, input);
-        let output = self.layer(tape, index, hidden_states);
+        let arguments = shared.arguments(tape);
+        tape.begin_checkpoint(index, input, arguments);
+        let output = self.layer(tape, index, hidden_states, shared);
         tape.end_checkpoint();
         output
     }
 
-    pub(super) fn layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
+    pub(super) fn layer(
+        &self,
+        tape: &mut Tape,
+        index: u32,
+        hidden_states: &Tensor,
+        shared: &Shared<'_>,
+    ) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
         let residual = tape.share(hidden_states);
         tape.enter(Block::InputNorm, "input_layernorm");
         let normed = rms_norm(tape, hidden_states, layer.input_norm);
-        let (attended, weights) = self.attention(tape, layer, &normed);
+        let (attended, weights) = self.attention(tape, layer, &normed, shared);
         tape.release(normed);
         tape.enter(Block::Residual, "residual");
         let hidden_states = tape.add(&residual, &attended);
@@ -149,15 +184,15 @@ impl LlamaModel {
         tape: &mut Tape,
         layer: &Layer,
         hidden_states: &Tensor,
+        shared: &Shared<'_>,
     ) -> (Tensor, Option<Tensor>) {
-        let tables = self.tables.as_ref().expect("the forward pass made the tables");
         let query = self.heads(tape, &layer.q_proj, hidden_states, Head::Query(layer));
         let key = self.heads(tape, &layer.k_proj, hidden_states, Head::Key(layer));
         let value = self.heads(tape, &layer.v_proj, hidden_states, Head::Value);
 
         tape.enter(Block::Attention, "apply_rotary_pos_emb");
-        let rotated_query = rotary::rotate(tape, &query, tables);
-        let rotated_key = rotary::rotate(tape, &key, tables);
+        let rotated_query = rotary::rotate(tape, &query, shared.cos, shared.sin);
+        let rotated_key = rotary::rotate(tape, &key, shared.cos, shared.sin);
         tape.release(query);
         tape.release(key);
 
@@ -166,7 +201,7 @@ impl LlamaModel {
             query: &rotated_query,
             key: &rotated_key,
             value: &value,
-            mask: self.mask.as_ref(),
+            mask: shared.mask,
             groups: self.config.heads / self.config.kv_heads,
             dropout: self.config.attention_dropout,
             softmax_in_f32: true,

@@ -1,35 +1,82 @@
-//! Attention masks: `create_causal_mask` in transformers' `masking_utils.py`.
+//! Attention masks: `create_causal_mask` and its sliding-window form in transformers'
+//! `masking_utils.py`.
 
+use crate::scenario::SlidingWindow;
 use crate::tape::{Block, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Attention;
 
-/// Looks for packed sequences and, for eager attention, makes the additive mask.
+/// Masks of one forward pass.
 ///
-/// SDPA gets no mask: causality is a flag of the kernel (`_ignore_causal_mask_sdpa`).
+/// SDPA gets none where causality is a flag of the kernel (`_ignore_causal_mask_sdpa`): everywhere but
+/// in layers whose window is shorter than the sequence.
+#[derive(Debug)]
+pub(super) struct Masks {
+    /// For layers that see the whole sequence.
+    pub(super) full: Option<Tensor>,
+    /// For layers with a window.
+    pub(super) window: Option<Tensor>,
+}
+
+impl Masks {
+    /// The mask of a layer.
+    pub(super) fn of_layer(&self, window: Option<&SlidingWindow>, layer: u32) -> Option<&Tensor> {
+        match window {
+            Some(window) if window.first_layer <= u64::from(layer) => self.window.as_ref(),
+            _ => self.full.as_ref(),
+        }
+    }
+
+    pub(super) fn release(self, tape: &mut Tape) {
+        for mask in [self.full, self.window].into_iter().flatten() {
+            tape.release(mask);
+        }
+    }
+}
+
+/// Looks for packed sequences and makes the masks that the attention function needs.
 pub(super) fn causal(
     tape: &mut Tape,
-    batch: u64,
-    tokens: u64,
+    [batch, tokens]: [u64; 2],
     dtype: DType,
     attention: Attention,
-) -> Option<Tensor> {
+    window: Option<&SlidingWindow>,
+) -> Masks {
     tape.enter(Block::Mask, "causal_mask");
-    let packed = packed_sequences(tape, batch, tokens);
+    let needs_full = window.is_none_or(|window| 0 < window.first_layer);
+    let mut masks = Masks { full: None, window: None };
+    if needs_full {
+        masks.full = mask(tape, [batch, tokens], dtype, attention, None);
+    }
+    if let Some(window) = window {
+        masks.window = mask(tape, [batch, tokens], dtype, attention, Some(window.tokens));
+    }
+    masks
+}
+
+fn mask(
+    tape: &mut Tape,
+    sizes: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+    window: Option<u64>,
+) -> Option<Tensor> {
+    for tensor in packed_sequences(tape, sizes) {
+        tape.release(tensor);
+    }
+    let limited = window.filter(|&window| window < sizes[1]);
     match attention {
-        Attention::Sdpa => {
-            for tensor in packed {
-                tape.release(tensor);
-            }
-            None
+        Attention::Sdpa => limited.map(|_| boolean(tape, sizes, true)),
+        Attention::Eager => {
+            let allowed = boolean(tape, sizes, limited.is_some());
+            Some(additive(tape, sizes, dtype, allowed))
         }
-        Attention::Eager => Some(additive(tape, batch, tokens, dtype, packed)),
     }
 }
 
 /// `find_packed_sequence_indices`: differences of the positions, their running count, and whether
 /// the last is zero.
-fn packed_sequences(tape: &mut Tape, batch: u64, tokens: u64) -> [Tensor; 3] {
+fn packed_sequences(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> [Tensor; 3] {
     let integers = |tape: &mut Tape, columns| {
         tape.helper(Shape::new([batch, columns]), DType::I64, Prim::Mask)
     };
@@ -49,13 +96,13 @@ fn packed_sequences(tape: &mut Tape, batch: u64, tokens: u64) -> [Tensor; 3] {
     [first, difference, indices]
 }
 
-/// `eager_mask`: index vectors, the boolean mask, and zero or the dtype's minimum by `where`.
-fn additive(tape: &mut Tape, batch: u64, tokens: u64, dtype: DType, packed: [Tensor; 3]) -> Tensor {
-    for tensor in packed {
-        tape.release(tensor);
-    }
+/// `sdpa_mask`: index vectors and the boolean mask `[1, 1, tokens, tokens]` that is expanded over the
+/// batch; with a window two conditions are combined with an initial `true`.
+fn boolean(tape: &mut Tape, [batch, tokens]: [u64; 2], windowed: bool) -> Tensor {
     let integers =
         |tape: &mut Tape, count| tape.helper(Shape::new([count]), DType::I64, Prim::Arange);
+    let square =
+        |tape: &mut Tape| tape.helper(Shape::new([1, 1, tokens, tokens]), DType::Bool, Prim::Mask);
     let batches = integers(tape, batch);
     let heads = integers(tape, 1);
     let mut positions = || {
@@ -65,10 +112,28 @@ fn additive(tape: &mut Tape, batch: u64, tokens: u64, dtype: DType, packed: [Ten
         shifted
     };
     let (queries, keys) = (positions(), positions());
-    let allowed = tape.helper(Shape::new([1, 1, tokens, tokens]), DType::Bool, Prim::Mask);
+    let allowed = if windowed {
+        let shifted = integers(tape, tokens);
+        let near = square(tape);
+        tape.release(shifted);
+        let within = square(tape);
+        tape.release(near);
+        let causal = square(tape);
+        let both = square(tape);
+        tape.release(causal);
+        tape.release(within);
+        both
+    } else {
+        square(tape)
+    };
     for tensor in [batches, heads, queries, keys] {
         tape.release(tensor);
     }
+    allowed
+}
+
+/// `eager_mask`: zero or the dtype's minimum by `where`.
+fn additive(tape: &mut Tape, [batch, tokens]: [u64; 2], dtype: DType, allowed: Tensor) -> Tensor {
     let zero = tape.helper(Shape::scalar(), dtype, Prim::Mask);
     let minimum = tape.helper(Shape::scalar(), dtype, Prim::Mask);
     let mask = tape.helper(Shape::new([batch, 1, tokens, tokens]), dtype, Prim::Mask);

@@ -11,6 +11,7 @@ mod rotary;
 
 pub use gpt2::Gpt2Model;
 pub use llama::LlamaModel;
+use llama::Shared;
 
 use crate::engine::Recompute;
 use crate::scenario::Architecture;
@@ -55,7 +56,7 @@ impl Model {
     }
 
     /// Runs the model up to the last hidden state.
-    pub fn forward(&mut self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+    pub fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         match self {
             Self::Gpt2(model) => model.forward(tape, ids),
             Self::Llama(model) => model.forward(tape, ids),
@@ -69,21 +70,13 @@ impl Model {
             Self::Llama(model) => model.lm_head,
         }
     }
-
-    /// Releases what the forward pass keeps for a checkpoint's second run.
-    pub fn end_step(&mut self, tape: &mut Tape) {
-        match self {
-            Self::Gpt2(model) => model.end_step(tape),
-            Self::Llama(model) => model.end_step(tape),
-        }
-    }
 }
 
 impl Recompute for Model {
-    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor) {
+    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]) {
         let output = match self {
-            Self::Gpt2(model) => model.layer(tape, layer, input),
-            Self::Llama(model) => model.layer(tape, layer, input),
+            Self::Gpt2(model) => model.layer(tape, layer, input, arguments.first()),
+            Self::Llama(model) => model.layer(tape, layer, input, &Shared::of(arguments)),
         };
         tape.release(output);
     }

@@ -10,13 +10,6 @@ pub(super) struct Tables {
     pub(super) sin: Tensor,
 }
 
-impl Tables {
-    pub(super) fn release(self, tape: &mut Tape) {
-        tape.release(self.cos);
-        tape.release(self.sin);
-    }
-}
-
 /// The tables for `tokens` positions, computed in fp32 and cast to `dtype`; outside autograd.
 pub(super) fn tables(tape: &mut Tape, tokens: u64, head_dim: u64, dtype: DType) -> Tables {
     tape.enter(Block::Rotary, "rotary_emb");
@@ -41,8 +34,8 @@ pub(super) fn tables(tape: &mut Tape, tokens: u64, head_dim: u64, dtype: DType) 
 }
 
 /// `(x * cos) + (rotate_half(x) * sin)`.
-pub(super) fn rotate(tape: &mut Tape, x: &Tensor, tables: &Tables) -> Tensor {
-    let straight = tape.mul(x, &tables.cos);
+pub(super) fn rotate(tape: &mut Tape, x: &Tensor, cos: &Tensor, sin: &Tensor) -> Tensor {
+    let straight = tape.mul(x, cos);
     let half = x.shape.last() / 2;
     let first = tape.slice_last(x, half);
     let second = tape.slice_last(x, half);
@@ -51,7 +44,7 @@ pub(super) fn rotate(tape: &mut Tape, x: &Tensor, tables: &Tables) -> Tensor {
     tape.release(negated);
     tape.release(first);
     tape.release(second);
-    let across = tape.mul(&turned, &tables.sin);
+    let across = tape.mul(&turned, sin);
     tape.release(turned);
     let result = tape.add(&straight, &across);
     tape.release(straight);

@@ -18,8 +18,8 @@ use crate::wire::timeline::Category;
 
 /// A model whose checkpointed layers can be run again.
 pub trait Recompute {
-    /// Runs a layer's forward again on its kept input.
-    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor);
+    /// Runs a layer's forward again on its kept input and arguments.
+    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]);
 }
 
 /// Runs the backward pass from a loss.
@@ -71,15 +71,18 @@ fn run_frame(tape: &mut Tape, id: FrameId, model: &dyn Recompute) {
     let frame = tape.frame_mut(id);
     let (layer, autocast) = (frame.layer, frame.autocast);
     let input = frame.input.take().expect("the frame keeps its input");
+    let arguments = core::mem::take(&mut frame.arguments);
     let scope = tape.scope();
     tape.issued_by(Issue::Python);
     tape.set_autocast(autocast);
     tape.begin_recompute(id);
-    model.recompute(tape, layer, &input);
+    model.recompute(tape, layer, &input, &arguments);
     tape.end_recompute(id);
     tape.end_autocast();
     tape.set_scope(scope);
-    tape.frame_mut(id).input = Some(input);
+    let frame = tape.frame_mut(id);
+    frame.input = Some(input);
+    frame.arguments = arguments;
 }
 
 fn deliver(tape: &mut Tape, edge: Edge, gradient: Tensor, ready: &mut BinaryHeap<NodeId>) {

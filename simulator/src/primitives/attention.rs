@@ -1,13 +1,14 @@
-//! Fused attention: which kernel PyTorch chooses, what it keeps, and the scratch of its backward.
+//! `scaled_dot_product_attention`: which kernel PyTorch chooses, and the composite it falls back to.
 
-use crate::clock::{AttentionKernel, Issue, Work, WorkClass, attention_flops};
+use crate::clock::{AttentionKernel, Pointwise};
 use crate::tape::{Attention, Backward, Device, Prim, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
+use super::fused::attention_work;
 use super::reshape::four;
-use super::work::{narrow, number};
+use super::work::pointwise;
 
-/// Inputs of fused attention.
+/// Inputs of attention.
 #[derive(Clone, Copy, Debug)]
 pub struct SdpaInputs<'a> {
     /// `[batch, heads, tokens, head_dim]`.
@@ -16,227 +17,180 @@ pub struct SdpaInputs<'a> {
     pub key: &'a Tensor,
     /// As key.
     pub value: &'a Tensor,
+    /// Boolean mask `[1, 1, tokens, tokens]`; without one the kernel is causal.
+    pub mask: Option<&'a Tensor>,
     /// Dropout probability.
     pub dropout: f64,
 }
 
-/// The kernel that `scaled_dot_product_attention` runs on without a mask.
+/// What the choice of a kernel depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelQuestion {
+    /// Element type of the inputs.
+    pub dtype: DType,
+    /// Elements per head.
+    pub head_dim: u64,
+    /// Whether several query heads share a key head (`enable_gqa`).
+    pub grouped: bool,
+    /// Whether there is a mask.
+    pub masked: bool,
+    /// The machine.
+    pub device: Device,
+}
+
+/// The fused kernel that runs, or `None` for the composite in primitives.
 ///
 /// # Source
 ///
-/// `_select_sdp_backend` (`aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`): cuDNN first on
-/// compute capability 9.0 and 10.0, then FlashAttention, then the memory-efficient kernel;
-/// the first two take only half types, FlashAttention needs capability 8.0, and head
-/// dimensions are bounded (cuDNN 128, 256 with a head dimension that is a multiple of 8; flash 256).
-pub fn choose_kernel(dtype: DType, head_dim: u64, device: Device) -> AttentionKernel {
+/// `_select_sdp_backend` (`aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`) and what runs on an
+/// H200: cuDNN first on compute capability 9.0 and 10.0 (half types, head dimension a multiple of 8 up to
+/// 256), then `FlashAttention` (half types, capability 8.0, head dimension up to 256, no mask), then the
+/// memory-efficient kernel (no grouped heads, rows of a multiple of 16 bytes).
+pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
+    let KernelQuestion { dtype, head_dim, grouped, masked, device } = question;
     let (major, minor) = device.capability;
-    let prefers_cudnn = matches!((major, minor), (9 | 10, 0));
+    let aligned = head_dim.is_multiple_of(8) && head_dim <= 256;
+    let efficient = (!grouped && (head_dim * dtype.bytes()).is_multiple_of(16))
+        .then_some(AttentionKernel::Efficient);
     if !dtype.is_half() {
-        AttentionKernel::Efficient
-    } else if prefers_cudnn && head_dim <= 256 && head_dim.is_multiple_of(8) {
-        AttentionKernel::Cudnn
-    } else if 8 <= major && head_dim <= 256 {
-        AttentionKernel::Flash
+        efficient
+    } else if matches!((major, minor), (9 | 10, 0)) && aligned {
+        Some(AttentionKernel::Cudnn)
+    } else if 8 <= major && head_dim <= 256 && !masked {
+        Some(AttentionKernel::Flash)
     } else {
-        AttentionKernel::Efficient
-    }
-}
-
-/// What a fused kernel makes.
-struct Results {
-    lse: Tensor,
-    out: Tensor,
-    offset: Option<Tensor>,
-    seed: Option<Tensor>,
-}
-
-impl Results {
-    /// In the order of autograd's names for them: `logsumexp`, `output`, `philox_offset`, `philox_seed`.
-    fn kept(&self) -> [Option<&Tensor>; 4] {
-        [Some(&self.lse), Some(&self.out), self.offset.as_ref(), self.seed.as_ref()]
+        efficient
     }
 }
 
 impl Tape {
-    /// `scaled_dot_product_attention(query, key, value, is_causal=True)`; the result's memory is
-    /// in tokens-first order.
-    ///
-    /// # Source
-    ///
-    /// `_cudnn_attention_forward`, `_flash_attention_forward`, `_efficient_attention_forward` in
-    /// `aten/src/ATen/native/transformers/cuda/attention.cu`.
+    /// `scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)`.
     pub fn sdpa(&mut self, inputs: SdpaInputs<'_>) -> Tensor {
         let value = self.cast_input(inputs.value);
         let key = self.cast_input(inputs.key);
         let query = self.cast_input(inputs.query);
         let [batch, heads, tokens, head_dim] = four(&query);
         let [_, kv_heads, ..] = four(&key);
-        let kernel = choose_kernel(query.dtype, head_dim, self.device);
-        let attention = Attention { kernel, batch, heads, kv_heads, tokens, head_dim };
-        let tensors = [&query, &key, &value];
+        let kernel = choose_kernel(KernelQuestion {
+            dtype: query.dtype,
+            head_dim,
+            grouped: heads != kv_heads,
+            masked: inputs.mask.is_some(),
+            device: self.device,
+        });
+        let out = if let Some(kernel) = kernel {
+            let attention = Attention { kernel, batch, heads, kv_heads, tokens, head_dim };
+            self.fused_attention(&attention, [&query, &key, &value], inputs)
+        } else {
+            self.composite_attention([&query, &key, &value], inputs)
+        };
+        for tensor in [query, key, value] {
+            self.release(tensor);
+        }
+        out
+    }
+
+    /// One fused kernel; its result's memory is in tokens-first order.
+    ///
+    /// # Source
+    ///
+    /// `_cudnn_attention_forward`, `_flash_attention_forward`, `_efficient_attention_forward` in
+    /// `aten/src/ATen/native/transformers/cuda/attention.cu`. What they keep goes by its names:
+    /// mask, key, query, value, `logsumexp`, `output`, offset, seed.
+    fn fused_attention(
+        &mut self,
+        attention: &Attention,
+        tensors: [&Tensor; 3],
+        inputs: SdpaInputs<'_>,
+    ) -> Tensor {
+        let [query, key, value] = tensors;
+        let bias = inputs.mask.map(|mask| self.additive_mask(mask, query.dtype));
         let node = self.records(&tensors).then(|| {
-            let mut node = self.begin_node(Prim::Sdpa, Backward::Sdpa(attention), &tensors);
-            for input in [&key, &query, &value] {
+            let mut node = self.begin_node(Prim::Sdpa, Backward::Sdpa(*attention), &tensors);
+            for input in bias.iter().chain([key, query, value]) {
                 self.save(&mut node, input);
             }
             node
         });
-        let results = self.attention_results(&attention, &query, inputs.dropout);
-        self.run(Prim::Sdpa, attention_work(&attention, query.dtype, false));
+        let results = self.fused_results(attention, query, inputs.dropout);
+        self.run(Prim::Sdpa, attention_work(attention, query.dtype, false));
         let node = node.map(|mut node| {
             for result in results.kept().into_iter().flatten() {
                 self.save(&mut node, result);
             }
             node
         });
-        let Results { lse, out, offset, seed } = results;
-        let out = self.with_node(out, node);
-        let others = [Some(lse), seed, offset, Some(query), Some(key), Some(value)];
+        let out = self.with_node(results.out, node);
+        let others = [Some(results.lse), results.seed, results.offset, bias];
         for tensor in others.into_iter().flatten() {
             self.release(tensor);
         }
         Tensor { layout: Layout::Transposed, ..out }
     }
 
-    /// Makes the results in each kernel's order.
-    fn attention_results(
-        &mut self,
-        attention: &Attention,
-        query: &Tensor,
-        dropout: f64,
-    ) -> Results {
-        let &Attention { kernel, batch, heads, tokens, .. } = attention;
-        let lse_shape = Shape::new([batch, heads, tokens]);
-        let scalar = |tape: &mut Self| tape.empty(Shape::scalar(), DType::I64, Prim::Sdpa);
-        match kernel {
-            AttentionKernel::Cudnn => {
-                let seed = scalar(self);
-                let offset = scalar(self);
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
-                let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
-                self.scratch(CUDNN_WORKSPACE, Prim::Sdpa);
-                Results { lse, out, offset: Some(offset), seed: Some(seed) }
-            }
-            AttentionKernel::Flash => {
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
-                let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
-                // One tensor of two 64-bit words; the offset is a zero-sized partner without dropout.
-                let seed = self.empty(Shape::new([2]), DType::I64, Prim::Sdpa);
-                let offset = (0.0 < dropout).then(|| scalar(self));
-                Results { lse, out, offset, seed: Some(seed) }
-            }
-            AttentionKernel::Efficient => {
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
-                let aligned = Shape::new([batch, heads, tokens.div_ceil(32) * 32]);
-                let lse = self.empty(aligned, DType::F32, Prim::Sdpa);
-                Results { lse, out, offset: None, seed: None }
-            }
-        }
+    /// `convert_boolean_attn_mask`: zero and minus infinity by `where`.
+    fn additive_mask(&mut self, mask: &Tensor, dtype: DType) -> Tensor {
+        let zero = self.helper(Shape::scalar(), dtype, Prim::Mask);
+        let infinity = self.helper(Shape::scalar(), dtype, Prim::Mask);
+        let bias = self.helper(mask.shape, dtype, Prim::Mask);
+        self.release(infinity);
+        self.release(zero);
+        bias
     }
 
-    /// Gradients of query, key and value.
-    pub(super) fn sdpa_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
-        let query = Shape::new([batch, heads, tokens, head_dim]);
-        let key = Shape::new([batch, kv_heads, tokens, head_dim]);
-        if kernel == AttentionKernel::Flash {
-            return self.flash_gradients(attention, dtype);
-        }
-        let grads = [query, key, key].map(|shape| {
-            let grad = self.empty(shape, dtype, Prim::Sdpa);
-            Tensor { layout: Layout::Transposed, ..grad }
-        });
-        let rows = batch * heads * tokens;
-        match kernel {
-            AttentionKernel::Cudnn => {
-                let accumulator = rows * head_dim * 4;
-                let expanded =
-                    if kv_heads == heads { 0 } else { 2 * rows * head_dim * dtype.bytes() };
-                self.scratch(accumulator + rows * 4 + expanded + CUDNN_WORKSPACE, Prim::Sdpa);
-            }
-            AttentionKernel::Efficient => self.efficient_scratch(attention, dtype),
-            AttentionKernel::Flash => unreachable!("handled above"),
-        }
-        self.run(Prim::Sdpa, attention_work(attention, dtype, true));
-        grads
-    }
-
-    /// The memory-efficient backward: row sums of `grad · out`, then blocks of query gradients.
+    /// The composite: scaled query and key, products, mask, softmax, products.
     ///
-    /// Source: `_efficient_attention_backward` (`attention_backward.cu`) and `workspace_size` in
-    /// `mem_eff_attention/kernel_backward.h`: per 64 × 64 block a lock of 16 B and an fp32 buffer.
-    fn efficient_scratch(&mut self, attention: &Attention, dtype: DType) {
-        let &Attention { batch, heads, tokens, head_dim, .. } = attention;
-        let rows = batch * heads * tokens;
-        let casts: Vec<_> = if dtype == DType::F32 {
-            Vec::new()
+    /// Source: `_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`;
+    /// half types are computed in fp32 (`allow_fp16_bf16_reduction_math_sdp` is off).
+    fn composite_attention(&mut self, tensors: [&Tensor; 3], inputs: SdpaInputs<'_>) -> Tensor {
+        let dtype = tensors[0].dtype;
+        let autocast = self.autocast();
+        self.set_autocast(None);
+        let [query, key, value] = tensors.map(|tensor| self.cast(tensor, DType::F32));
+        let [_, heads, tokens, _] = four(&query);
+        let groups = heads / four(&key)[1];
+        let scaled_query = self.mul_scalar(&query);
+        let bias = if let Some(mask) = inputs.mask {
+            self.additive_mask(mask, DType::F32)
         } else {
-            (0..2).map(|_| self.allocate(rows * head_dim * 4, Prim::Sdpa)).collect()
+            let ones = self.helper(Shape::new([1, 1, tokens, tokens]), DType::Bool, Prim::Mask);
+            let lower = self.helper(ones.shape, DType::Bool, Prim::Mask);
+            self.release(ones);
+            let bias = self.additive_mask(&lower, DType::F32);
+            self.release(lower);
+            bias
         };
-        let product = self.allocate(rows * head_dim * 4, Prim::Sdpa);
-        for cast in casts {
-            self.release_storage(cast);
+        let expanded_key = self.repeat_kv(&key, groups);
+        let expanded_value = self.repeat_kv(&value, groups);
+        let scaled_key = self.mul_scalar(&expanded_key);
+        let products = self.bmm(&scaled_query, &scaled_key, true);
+        self.run(Prim::Add, pointwise(Pointwise::Binary, DType::F32, 2 * products.bytes()));
+        self.release(scaled_key);
+        let weights = self.safe_softmax(&products);
+        self.release(products);
+        let dropped = self.dropout(&weights, inputs.dropout);
+        self.release(weights);
+        let out = self.bmm(&dropped, &expanded_value, false);
+        for tensor in [dropped, expanded_value, expanded_key, scaled_query, bias] {
+            self.release(tensor);
         }
-        let sums = self.allocate(rows * 4, Prim::Sdpa);
-        let delta = self.allocate(rows * 4, Prim::Sdpa);
-        self.release_storage(sums);
-        self.release_storage(product);
-        let blocks = tokens.div_ceil(64) * head_dim.div_ceil(64);
-        let workspace = self.allocate(batch * heads * blocks * (16 + 64 * 64 * 4), Prim::Sdpa);
-        self.release_storage(delta);
-        self.release_storage(workspace);
+        let result = self.cast(&out, dtype);
+        for tensor in [out, query, key, value] {
+            self.release(tensor);
+        }
+        self.set_autocast(autocast);
+        result
     }
 
-    /// FlashAttention's backward: row sums, an fp32 accumulator of the query's gradient, and one
-    /// gradient of key and value per query head when heads are grouped.
-    ///
-    /// Source: `mha_bwd` in `aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp`:
-    /// tokens are rounded up to 128 and head dimensions to 32.
-    fn flash_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { batch, heads, kv_heads, tokens, head_dim, .. } = attention;
-        let (rounded, dim) = (tokens.div_ceil(128) * 128, head_dim.div_ceil(32) * 32);
-        let token_first = |grad: Tensor| Tensor { layout: Layout::Transposed, ..grad };
-        let query = Shape::new([batch, heads, tokens, head_dim]);
-        let key = Shape::new([batch, kv_heads, tokens, head_dim]);
-        let dq = token_first(self.empty(query, dtype, Prim::Sdpa));
-        let dk = token_first(self.empty(key, dtype, Prim::Sdpa));
-        let dv = token_first(self.empty(key, dtype, Prim::Sdpa));
-        let sums = self.allocate(batch * heads * rounded * 4, Prim::Sdpa);
-        let accumulator = self.allocate(batch * heads * rounded * dim * 4, Prim::Sdpa);
-        let expanded: Vec<_> = if kv_heads == heads {
-            Vec::new()
-        } else {
-            let bytes = batch * heads * tokens * head_dim * dtype.bytes();
-            (0..2).map(|_| self.allocate(bytes, Prim::Sdpa)).collect()
-        };
-        self.run(Prim::Sdpa, attention_work(attention, dtype, true));
-        for storage in expanded {
-            self.release_storage(storage);
+    /// `_safe_softmax`: rows that are masked out whole become zero, in place.
+    fn safe_softmax(&mut self, x: &Tensor) -> Tensor {
+        let out = self.softmax(x, x.dtype);
+        let masked = self.helper(x.shape, DType::Bool, Prim::Softmax);
+        let rows = self.helper(x.shape.with_last(1), DType::Bool, Prim::Softmax);
+        let zero = self.helper(Shape::scalar(), x.dtype, Prim::Softmax);
+        for tensor in [zero, rows, masked] {
+            self.release(tensor);
         }
-        self.release_storage(accumulator);
-        self.release_storage(sums);
-        [dq, dk, dv]
+        out
     }
-}
-
-/// Workspace of cuDNN's forward, as seen in every capture on compute capability 9.0.
-const CUDNN_WORKSPACE: u64 = 256;
-
-fn attention_work(attention: &Attention, dtype: DType, backward: bool) -> Work {
-    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
-    let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
-    let class = WorkClass::Attention {
-        batch: narrow(batch),
-        q_len: narrow(tokens),
-        kv_len: narrow(tokens),
-        heads: small(heads),
-        kv_heads: small(kv_heads),
-        head_dim: small(head_dim),
-        causal: true,
-        backward,
-        kernel,
-    };
-    let bytes = 2 * batch * (heads + kv_heads) * tokens * head_dim * dtype.bytes();
-    let work = Work::sized(class, number(dtype), bytes, Issue::Python);
-    Work { flops: attention_flops(class), ..work }
 }

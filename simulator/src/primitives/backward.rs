@@ -2,8 +2,7 @@
 
 use crate::clock::{Issue, Pass, Pointwise, Reduce};
 use crate::tape::{
-    Attention, Backward, Batched, Edge, NodeId, Prim, Product, SavedSlot, Scope, StorageId, Tape,
-    Tensor,
+    Attention, Backward, Batched, Edge, NodeId, Prim, Product, SavedSlot, Scope, Tape, Tensor,
 };
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::timeline::Category;
@@ -39,7 +38,7 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     tape.set_scope(scope);
     tape.issued_by(Issue::Node);
 
-    let raw = apply(tape, rule, context, &grads, saved[0]);
+    let raw = apply(tape, rule, context, &grads, &saved[..n_saved]);
     release_recomputed(tape, &saved[..n_saved]);
     let outputs = validate(tape, rule, raw);
     let last_of_frame = finished_frame(tape, &saved[..n_saved]);
@@ -51,8 +50,8 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
             tape.release_storage(storage);
         }
     }
-    if let Some(input) = last_of_frame {
-        tape.release(input);
+    for tensor in last_of_frame {
+        tape.release(tensor);
     }
     outputs
 }
@@ -69,11 +68,18 @@ fn release_recomputed(tape: &mut Tape, saved: &[SavedSlot]) {
     }
 }
 
-/// The input of a checkpoint whose last saved tensor has been used: nothing holds its frame any more.
-fn finished_frame(tape: &mut Tape, saved: &[SavedSlot]) -> Option<Tensor> {
-    let Some(SavedSlot::Deferred { frame, .. }) = saved.first().copied() else { return None };
+/// What a checkpoint kept, when its last saved tensor has been used: nothing holds its frame any more.
+fn finished_frame(tape: &mut Tape, saved: &[SavedSlot]) -> Vec<Tensor> {
+    let Some(SavedSlot::Deferred { frame, .. }) = saved.first().copied() else {
+        return Vec::new();
+    };
     let frame = tape.frame_mut(frame);
-    if frame.n_used == frame.n_slots { frame.input.take() } else { None }
+    if frame.n_used < frame.n_slots {
+        return Vec::new();
+    }
+    let mut kept = core::mem::take(&mut frame.arguments);
+    kept.extend(frame.input.take());
+    kept
 }
 
 fn apply(
@@ -81,7 +87,7 @@ fn apply(
     rule: Backward,
     context: Context,
     grads: &Gradients,
-    first_saved: SavedSlot,
+    saved: &[SavedSlot],
 ) -> Gradients {
     if let Backward::Split { input, parts } = rule {
         return split(tape, input, parts, grads, context);
@@ -112,7 +118,7 @@ fn apply(
         Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
         Backward::LogSoftmax { to } => softmax(tape, grad, to, Prim::LogSoftmax),
         Backward::NllLoss { input } => nll_loss(tape, input, context),
-        Backward::FusedLoss => fused_loss(tape, context, first_saved),
+        Backward::FusedLoss { inputs } => fused_loss(tape, inputs, context, saved),
         Backward::Split { .. } => unreachable!("handled above"),
     }
 }
@@ -311,7 +317,7 @@ fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: [Edge; 3]) -> Grad
 }
 
 fn sdpa(tape: &mut Tape, attention: &Attention, dtype: DType) -> Gradients {
-    tape.sdpa_gradients(attention, dtype).map(Some)
+    tape.fused_gradients(attention, dtype).map(Some)
 }
 
 /// The gradient summed over each group of query heads.
@@ -368,9 +374,20 @@ fn nll_loss(tape: &mut Tape, input: Shape, context: Context) -> Gradients {
     one(result)
 }
 
-fn fused_loss(tape: &mut Tape, context: Context, first_saved: SavedSlot) -> Gradients {
-    let _ = (context, first_saved);
-    let _ = StorageId::NONE;
+/// The gradients made in the forward pass, handed out.
+fn fused_loss(
+    tape: &mut Tape,
+    inputs: [Shape; 2],
+    context: Context,
+    saved: &[SavedSlot],
+) -> Gradients {
     tape.run(Prim::FusedLoss, pointwise(Pointwise::Unary, DType::F32, 4));
-    NONE
+    let mut outputs = NONE;
+    for (i, slot) in saved.iter().enumerate().take(2) {
+        let SavedSlot::Held(storage) = *slot else { continue };
+        if context.edges[i].wanted() {
+            outputs[i] = Some(tape.handle(storage, inputs[i], context.dtype));
+        }
+    }
+    outputs
 }

@@ -64,6 +64,12 @@ impl Tape {
     /// Liger's fused linear cross-entropy: per chunk of rows the logits are made, turned into
     /// their gradient in place, and multiplied into the gradients of input and weight, which are
     /// kept for backward.
+    ///
+    /// # Source
+    ///
+    /// `fused_linear_cross_entropy_forward` in Liger-Kernel 0.8.5; its allocations were recorded on an H200
+    /// with torch 2.11 (2026-11-30): one buffer serves all chunks' logits, and the weight's gradient is added
+    /// up in place for half types and through a temporary per chunk in fp32.
     pub fn fused_linear_cross_entropy(
         &mut self,
         hidden: &Tensor,
@@ -72,16 +78,17 @@ impl Tape {
     ) -> Tensor {
         let weight = self.cast_weight(weight);
         let x = self.cast_input(hidden);
-        let rule = Backward::FusedLoss;
+        let rule = Backward::FusedLoss { inputs: [x.shape, weight.shape] };
         let node = self
             .records(&[&x, &weight])
             .then(|| self.begin_node(Prim::FusedLoss, rule, &[&x, &weight]));
         let grad_input = self.empty(x.shape, x.dtype, Prim::FusedLoss);
-        let weight_shape = Shape::new([shape.vocab, shape.hidden]);
-        let grad_weight = self.empty(weight_shape, x.dtype, Prim::FusedLoss);
-        let losses = self.empty(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
+        let grad_weight = self.empty(weight.shape, x.dtype, Prim::FusedLoss);
+        let losses = self.helper(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
+        let targets = self.helper(Shape::new([shape.rows]), DType::Bool, Prim::FusedLoss);
         self.fused_chunks(shape, x.dtype);
-        let loss = self.empty(Shape::scalar(), DType::F32, Prim::FusedLoss);
+        let loss = self.helper(Shape::scalar(), DType::F32, Prim::FusedLoss);
+        self.release(targets);
         self.release(losses);
         let node = node.map(|mut node| {
             self.save(&mut node, &grad_input);
@@ -96,38 +103,21 @@ impl Tape {
     }
 
     fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType) {
-        let chunk = shape.chunk_rows();
-        let mut previous: Option<Tensor> = None;
-        for first in (0..shape.rows).step_by(usize::try_from(chunk).unwrap_or(usize::MAX)) {
-            let rows = chunk.min(shape.rows - first);
-            let seen = Shape::new([rows, shape.vocab]);
-            let logits = self.empty(Shape::new([rows, shape.vocab]), dtype, Prim::FusedLoss);
-            self.categorise(logits.storage, Category::Logits);
-            self.run(
-                Prim::Linear,
-                product([rows, shape.vocab, shape.hidden, 1], Pass::Forward, dtype),
-            );
-            // The name `logits_chunk` still holds the chunk before while the next one is made.
-            if let Some(previous) = previous.replace(logits) {
-                self.release(previous);
+        let FusedLossShape { rows, hidden, vocab } = shape;
+        let chunk = shape.chunk_rows().min(rows);
+        let seen = Shape::new([chunk, vocab]);
+        let logits = self.empty(seen, dtype, Prim::FusedLoss);
+        self.categorise(logits.storage, Category::Logits);
+        for _ in 0..rows.div_ceil(chunk) {
+            self.run(Prim::Linear, product([chunk, vocab, hidden, 1], Pass::Forward, dtype));
+            let bytes = 2 * logits.bytes();
+            self.run(Prim::LogSoftmax, reduction(Reduce::LogSoftmax, &seen, dtype, bytes));
+            self.run(Prim::Linear, product([chunk, hidden, vocab, 1], Pass::InputGrad, dtype));
+            if !dtype.is_half() {
+                self.scratch(vocab * hidden * dtype.bytes(), Prim::FusedLoss);
             }
-            self.run(
-                Prim::LogSoftmax,
-                reduction(Reduce::LogSoftmax, &seen, dtype, 2 * rows * shape.vocab * dtype.bytes()),
-            );
-            self.run(
-                Prim::Linear,
-                product([rows, shape.hidden, shape.vocab, 1], Pass::InputGrad, dtype),
-            );
-            // `grad_weight += logits.t() @ input` is one product into a temporary, then an addition.
-            self.scratch(shape.vocab * shape.hidden * dtype.bytes(), Prim::FusedLoss);
-            self.run(
-                Prim::Linear,
-                product([shape.vocab, shape.hidden, rows, 1], Pass::WeightGrad, dtype),
-            );
+            self.run(Prim::Linear, product([vocab, hidden, chunk, 1], Pass::WeightGrad, dtype));
         }
-        if let Some(previous) = previous {
-            self.release(previous);
-        }
+        self.release(logits);
     }
 }

@@ -11,6 +11,7 @@ mod attention;
 mod backward;
 mod elementwise;
 mod embedding;
+mod fused;
 mod loss;
 mod matmul;
 mod normalize;
@@ -18,7 +19,7 @@ mod reduce;
 mod reshape;
 mod work;
 
-pub use attention::{SdpaInputs, choose_kernel};
+pub use attention::{KernelQuestion, SdpaInputs, choose_kernel};
 pub use backward::{Gradients, run_backward};
 pub use loss::FusedLossShape;
 pub use work::{pointwise, update};

@@ -16,9 +16,7 @@ impl Process<'_> {
         match self.scenario.stack.loss {
             Loss::FusedLinear => self.fused_loss(hidden, labels, micro_batch),
             Loss::Transformers4 => self.loss_of_transformers_4(hidden, labels, micro_batch),
-            Loss::Transformers5 | Loss::Chunked => {
-                self.loss_of_transformers_5(hidden, labels, micro_batch)
-            }
+            Loss::Transformers5 => self.loss_of_transformers_5(hidden, labels, micro_batch),
         }
     }
 

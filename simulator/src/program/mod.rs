@@ -8,7 +8,7 @@ use crate::blocks::{Model, Style};
 use crate::engine;
 use crate::scenario::{Architecture, ValidScenario};
 use crate::tape::{Block, Device, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
-use crate::tensor::{DType, Layout, Shape};
+use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Precision, Scenario};
 use crate::wire::timeline::{Category, PhaseKind};
 
@@ -114,21 +114,13 @@ impl<'a> Process<'a> {
         engine::backward(&mut self.tape, &scaled, &self.model);
         self.tape.release(scaled);
         self.tape.release(loss);
-        self.model.end_step(&mut self.tape);
     }
 
     /// A handle to an input.
     fn input(&mut self, index: usize) -> Tensor {
         let workload = &self.scenario.workload;
-        let handle = Tensor {
-            storage: self.inputs[index],
-            shape: Shape::new([workload.micro_batch, workload.seq_len]),
-            dtype: DType::I64,
-            layout: Layout::Contiguous,
-            source: crate::tape::Source::None,
-            view: false,
-        };
-        self.tape.share(&handle)
+        let shape = Shape::new([workload.micro_batch, workload.seq_len]);
+        self.tape.handle(self.inputs[index], shape, DType::I64)
     }
 
     fn take_run(&mut self) -> Run {

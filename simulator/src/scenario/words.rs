@@ -58,7 +58,6 @@ impl Word for Loss {
         ("transformers5", Self::Transformers5),
         ("transformers4", Self::Transformers4),
         ("fused_linear", Self::FusedLinear),
-        ("chunked", Self::Chunked),
     ];
 }
 

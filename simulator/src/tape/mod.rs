@@ -179,6 +179,19 @@ impl Tape {
         Tensor { ..*tensor }
     }
 
+    /// A handle to a storage whose tensor is known only by its shape and dtype.
+    pub fn handle(&mut self, storage: StorageId, shape: Shape, dtype: DType) -> Tensor {
+        self.record.retain(storage);
+        Tensor {
+            storage,
+            shape,
+            dtype,
+            layout: Layout::Contiguous,
+            source: Source::None,
+            view: false,
+        }
+    }
+
     /// Another handle to the same bytes, seen with another shape: a view.
     pub fn view(&mut self, tensor: &Tensor, shape: Shape) -> Tensor {
         debug_assert_eq!(shape.elements(), tensor.shape.elements(), "a view keeps its elements");
@@ -393,11 +406,19 @@ impl Tape {
 
     // ---- checkpoints ----
 
-    /// Opens a checkpoint's first run over a layer whose input is kept by the frame.
-    pub fn begin_checkpoint(&mut self, layer: u32, input: Tensor) -> FrameId {
+    /// Opens a checkpoint's first run over a layer whose input and other arguments the frame keeps
+    /// until the layer's last saved tensor has been used.
+    pub fn begin_checkpoint(
+        &mut self,
+        layer: u32,
+        input: Tensor,
+        arguments: Vec<Tensor>,
+    ) -> FrameId {
         let id = FrameId::new(self.frames.len());
-        self.record.keep(input.storage);
-        self.frames.push(Frame::new(layer, input, self.autocast));
+        for tensor in core::iter::once(&input).chain(&arguments) {
+            self.record.keep(tensor.storage);
+        }
+        self.frames.push(Frame::new(layer, input, arguments, self.autocast));
         self.saving = Saving::Deferred(id);
         id
     }

@@ -250,8 +250,11 @@ pub enum Backward {
         /// Shape of the input.
         input: Shape,
     },
-    /// Fused linear cross-entropy: gradients were made in the forward pass.
-    FusedLoss,
+    /// Fused linear cross-entropy: gradients were made in the forward pass and kept.
+    FusedLoss {
+        /// Shapes of input and weight.
+        inputs: [Shape; 2],
+    },
 }
 
 /// Sizes of a product of `[rows, inner]` with a parameter of `inner × outer`.
@@ -306,7 +309,7 @@ pub struct Attention {
 }
 
 /// Most tensors that one node saves.
-pub const MAX_SAVED: usize = 8;
+pub const MAX_SAVED: usize = 8; // mask, key, query, value, and four results of attention
 
 /// A node of the autograd graph.
 #[derive(Debug)]
@@ -407,6 +410,8 @@ pub struct Frame {
     pub layer: u32,
     /// The layer's input, kept for the second run.
     pub input: Option<Tensor>,
+    /// The layer's other arguments: mask and rotary tables.
+    pub arguments: Vec<Tensor>,
     /// Tensors that its nodes save.
     pub n_slots: u32,
     /// Slots that their nodes have used.
@@ -421,10 +426,16 @@ pub struct Frame {
 
 impl Frame {
     /// A frame before its first run.
-    pub const fn new(layer: u32, input: Tensor, autocast: Option<DType>) -> Self {
+    pub const fn new(
+        layer: u32,
+        input: Tensor,
+        arguments: Vec<Tensor>,
+        autocast: Option<DType>,
+    ) -> Self {
         Self {
             layer,
             input: Some(input),
+            arguments,
             n_slots: 0,
             n_used: 0,
             slots: Vec::new(),

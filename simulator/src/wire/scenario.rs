@@ -217,8 +217,6 @@ pub enum Loss {
     Transformers4,
     /// Liger's fused linear cross-entropy: logits in chunks, gradients in the forward pass.
     FusedLinear,
-    /// Cross-entropy over chunks of the sequence, each recomputed in backward.
-    Chunked,
 }
 
 const fn one() -> u64 {
