@@ -128,6 +128,9 @@ pub struct Fields {
     /// Number formats [default: bf16]
     #[arg(long, value_parser = words::<Precision>())]
     pub precision: Option<String>,
+    /// Let fp32 matrix products run as TF32 [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub tf32: Option<bool>,
     /// Update rule [default: adamw]
     #[arg(long, value_parser = words::<OptimizerName>())]
     pub optimizer: Option<String>,

@@ -80,6 +80,16 @@ fn answers_are_read_by_people_and_programs() {
 }
 
 #[test]
+fn exit_codes_say_the_verdict() {
+    check("simulate --model llama-3.1-8b --gpu rtx-4090", "", 1, &["Does not fit", "too much"]);
+    // Whatever was to spare is in use already: the limit lies within the band.
+    let report = check(&format!("{GPT2} --json"), "", 0, &[]).stdout;
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let margin = report["verdict"]["margin_bytes"].as_u64().unwrap();
+    check(&format!("{GPT2} --already-used {margin}"), "", 3, &["Too close to call"]);
+}
+
+#[test]
 fn flags_override_the_file() {
     for (flags, pointer, expected) in [
         ("", "/workload/micro_batch", "2"),
@@ -92,6 +102,7 @@ fn flags_override_the_file() {
         ("--optimizer sgd --momentum 0.9", "/optimizer/momentum", "0.9"),
         ("--implementation fused", "/optimizer/implementation", "\"fused\""),
         ("--clip", "/optimizer/clip_grad_norm", "true"),
+        ("--precision fp32 --tf32", "/stack/tf32", "true"),
         ("--loss chunked", "/stack/loss", "\"chunked\""),
         (
             "--alloc-conf expandable_segments:True",

@@ -97,6 +97,9 @@ fn overlay(document: &mut Value, fields: &Fields) -> anyhow::Result<()> {
     if let Some(clip) = fields.clip {
         set(document, "optimizer.clip_grad_norm", json!(clip));
     }
+    if let Some(tf32) = fields.tf32 {
+        set(document, "stack.tf32", json!(tf32));
+    }
     // The rule is a required word of the table that other flags may have just begun.
     if document.get("optimizer").is_some_and(|table| table.get("name").is_none()) {
         set(document, "optimizer.name", json!("adamw"));

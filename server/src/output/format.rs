@@ -15,6 +15,12 @@ pub(crate) fn thousands(number: u64) -> String {
     text
 }
 
+/// A number without its fraction, with separators.
+pub(crate) fn rounded(number: f64) -> String {
+    let whole = format!("{:.0}", number.max(0.0));
+    whole.parse().map_or(whole, thousands)
+}
+
 /// Bytes in the largest unit that leaves at least one before the point.
 pub(crate) fn size(bytes: Bytes) -> String {
     match bytes.get() {
@@ -54,6 +60,9 @@ mod tests {
             [(0, "0"), (999, "999"), (1000, "1,000"), (1_235_814_400, "1,235,814,400")]
         {
             assert_eq!(thousands(number), expected);
+        }
+        for (number, expected) in [(45_071.4, "45,071"), (-0.1, "0"), (f64::NAN, "0")] {
+            assert_eq!(rounded(number), expected);
         }
         for (bytes, expected) in
             [(512, "512 B"), (1536, "1.5 KiB"), (20 << 20, "20.0 MiB"), (3 << 29, "1.50 GiB")]

@@ -10,7 +10,7 @@ use simulator::wire::report::{
 use simulator::wire::timeline::{BEFORE, Category, NEVER, NO_LAYER, PhaseKind};
 use simulator::wire::{Scenario, Timeline};
 
-use super::format::{gib, percent, seconds, size, thousands};
+use super::format::{gib, percent, rounded, seconds, size, thousands};
 use super::table::{Side, Table};
 
 /// Rows of the table of the largest tensors.
@@ -35,13 +35,24 @@ pub(crate) fn write(to: &mut dyn Write, simulation: &Simulation) -> io::Result<(
     writeln!(to, "Phases of the {} step\n{}", step_word(kind), phases(step))?;
     writeln!(to, "First and steady step\n{}", steps(report))?;
     writeln!(to, "{}", time(&report.steady.time, &report.scenario))?;
-    if !report.gpu.unverified.is_empty() {
-        writeln!(to, "\nNot verified")?;
-        for note in &report.gpu.unverified {
-            writeln!(to, "  {note}")?;
-        }
+    let unverified = &report.gpu.unverified;
+    list(to, "Not verified", unverified.iter().map(String::as_str))?;
+    let notes = report.notes.iter().map(|note| &note.message);
+    let others = notes.filter(|message| !unverified.contains(message));
+    list(to, "Notes", others.map(String::as_str))
+}
+
+/// A heading with its lines, when there are any.
+fn list<'a>(
+    to: &mut dyn Write,
+    heading: &str,
+    lines: impl Iterator<Item = &'a str>,
+) -> io::Result<()> {
+    let mut lines = lines.peekable();
+    if lines.peek().is_some() {
+        writeln!(to, "\n{heading}")?;
     }
-    Ok(())
+    lines.try_for_each(|line| writeln!(to, "  {line}"))
 }
 
 /// The answer in a sentence or two.
@@ -170,13 +181,14 @@ fn top(step: &StepReport, timeline: &Timeline) -> Table<4> {
     table
 }
 
-fn phases(step: &StepReport) -> Table<5> {
+/// Live bytes by phase. Times are not here: the host enters a phase while the device is still at
+/// work on the one before, so that they overlap.
+fn phases(step: &StepReport) -> Table<4> {
     let mut table = Table::new([
         (Side::Left, "phase"),
         (Side::Right, "start"),
         (Side::Right, "peak"),
         (Side::Right, "end"),
-        (Side::Right, "time"),
     ])
     .indented(2);
     let repeats = step.phases.iter().any(|phase| 0 < phase.micro_batch);
@@ -185,13 +197,7 @@ fn phases(step: &StepReport) -> Table<5> {
             word if repeats => format!("{word} {}", phase.micro_batch + 1),
             word => word.to_owned(),
         };
-        table.row([
-            name,
-            size(phase.start_bytes),
-            size(phase.peak_bytes),
-            size(phase.end_bytes),
-            seconds(Bytes::new(phase.length_ns).as_f64() / 1e9),
-        ]);
+        table.row([name, size(phase.start_bytes), size(phase.peak_bytes), size(phase.end_bytes)]);
     }
     table
 }
@@ -221,13 +227,13 @@ fn time(time: &TimeReport, scenario: &Scenario) -> String {
     let host = if time.host_bound { " The host's launches set the pace." } else { "" };
     format!(
         "Steady step {} ({mode})\n  forward {}, backward {}, optimizer {}; the device waits {}.{host}\
-         \n  {:.0} tokens/s for {} tokens a step{mfu}",
+         \n  {} tokens/s for {} tokens a step{mfu}",
         seconds(time.step_s),
         seconds(time.forward_s),
         seconds(time.backward_s),
         seconds(time.optimizer_s),
         seconds(time.device_idle_s),
-        time.tokens_per_s,
+        rounded(time.tokens_per_s),
         thousands(tokens(scenario)),
     )
 }

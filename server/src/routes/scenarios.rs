@@ -86,7 +86,7 @@ fn to_store(
     let document = canonical(&serde_json::to_value(scenario).map_err(ApiError::internal)?);
     let view = view.map(canonical);
     let content = format!("{document}\n{}", view.as_deref().unwrap_or_default());
-    let engine = Engine::current();
+    let engine = simulator::report::engine();
     Ok(NewScenario {
         digest: short_id::digest(content.as_bytes()),
         document,

@@ -10,9 +10,6 @@ use crate::units::Bytes;
 /// Version of the report format.
 pub const REPORT_VERSION: u64 = 1;
 
-/// Number of the prediction rules; it grows when any prediction changes.
-pub const PREDICTIONS: u64 = 0;
-
 /// The answer to a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -48,13 +45,6 @@ pub struct Engine {
     pub version: String,
     /// Number of the prediction rules; it grows when any prediction changes.
     pub predictions: u64,
-}
-
-impl Engine {
-    /// This very program.
-    pub fn current() -> Self {
-        Self { version: env!("CARGO_PKG_VERSION").to_owned(), predictions: PREDICTIONS }
-    }
 }
 
 /// Facts of the model.
