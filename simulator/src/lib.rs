@@ -42,5 +42,6 @@ pub mod simulate;
 
 pub mod accuracy;
 pub mod importers;
+pub mod export;
 
 pub use simulate::{Rates, Simulation, simulate, simulate_with};

@@ -43,7 +43,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("importers", &["units", "wire", "catalog", "scenario"]),
-    ("export", &["units", "wire", "timeline", "report", "simulate"]),
+    ("export", &["units", "wire", "allocator", "timeline", "report", "simulate"]),
     (
         "accuracy",
         &["units", "wire", "catalog", "scenario", "allocator", "report", "simulate", "importers"],
