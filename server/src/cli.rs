@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use simulator::accuracy::{Limits, Side};
 use simulator::scenario::{Word, parse_size};
 use simulator::wire::scenario::{
     Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
@@ -31,6 +32,8 @@ pub enum Command {
     Models(List),
     /// List the GPUs that a scenario can name
     Gpus(List),
+    /// Predict measured runs and say how far off the predictions are
+    Accuracy(Box<Accuracy>),
     /// Measure how fast the simulator itself is
     Bench(Bench),
     /// Serve the page and the API
@@ -189,6 +192,90 @@ pub struct List {
     /// Print JSON instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+/// `tidemark accuracy`.
+#[derive(Debug, Args)]
+#[command(after_long_help = ACCURACY_HELP)]
+pub struct Accuracy {
+    /// Captures (*.json.gz), published runs (*.jsonl), or folders of them
+    #[arg(required = true, value_name = "PATH")]
+    pub paths: Vec<PathBuf>,
+    /// Print JSON (docs/formats.md)
+    #[arg(long)]
+    pub json: bool,
+    /// Fail when a statistic is larger: METRIC:median=0.2,p95=0.5,worst=1
+    #[arg(long, value_name = "LIMITS", value_parser = |text: &str| Limits::parse(Side::Max, text))]
+    pub max: Vec<Limits>,
+    /// Fail when a statistic is smaller, such as `events_matched_pct:worst=97`
+    #[arg(long, value_name = "LIMITS", value_parser = |text: &str| Limits::parse(Side::Min, text))]
+    pub min: Vec<Limits>,
+    /// Which cases.
+    #[command(flatten)]
+    pub cases: AccuracyCases,
+    /// Where times come from.
+    #[command(flatten)]
+    pub times: AccuracyTimes,
+    /// One case in detail.
+    #[command(flatten)]
+    pub explain: AccuracyExplain,
+}
+
+const ACCURACY_HELP: &str = "\
+Limits are over all chosen cases: of errors their size in %, of other metrics the number itself.
+Metrics: allocated_peak, reserved_peak, device_peak, step_time, forward_time, backward_time,
+optimizer_time, events_matched_pct, curve_gap_pct, segments_equal.
+
+Exit codes:
+  0  all limits hold
+  1  a limit failed
+  2  an input could not be read
+
+Examples:
+  tidemark accuracy tests/ground-truth
+  tidemark accuracy tests/ground-truth --id 'llama*' --max allocated_peak:median=0.2,worst=1
+  tidemark accuracy tests/ground-truth --explain llama1b-bf16";
+
+/// Which cases of `tidemark accuracy`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Cases")]
+pub struct AccuracyCases {
+    /// Only cases of this family (repeatable)
+    #[arg(long, value_name = "FAMILY")]
+    pub family: Vec<String>,
+    /// Only cases whose id matches, `*` for any characters (repeatable)
+    #[arg(long, value_name = "PATTERN")]
+    pub id: Vec<String>,
+}
+
+/// Where the times of `tidemark accuracy` come from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Times")]
+pub struct AccuracyTimes {
+    /// From the datasheet alone, without the measured profile of the GPU
+    #[arg(long)]
+    pub nominal: bool,
+    /// From another hardware profile
+    #[arg(long, value_name = "FILE", conflicts_with = "nominal")]
+    pub profile: Option<PathBuf>,
+    /// From a fit on other captures
+    #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = ["nominal", "profile"])]
+    pub calibrate: Vec<PathBuf>,
+}
+
+/// One case of `tidemark accuracy` in detail.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "One case in detail")]
+pub struct AccuracyExplain {
+    /// Show where the prediction of this case and its capture part
+    #[arg(long, value_name = "ID", conflicts_with = "json")]
+    pub explain: Option<String>,
+    /// Smallest request that is compared
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1 MiB")]
+    pub smallest: u64,
+    /// How many places are shown
+    #[arg(long, value_name = "COUNT", default_value_t = 12)]
+    pub places: usize,
 }
 
 /// `tidemark bench`.

@@ -41,7 +41,7 @@ pub mod report;
 pub mod simulate;
 
 pub mod accuracy;
-pub mod importers;
 pub mod export;
+pub mod importers;
 
 pub use simulate::{Rates, Simulation, simulate, simulate_with};

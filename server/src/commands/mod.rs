@@ -1,5 +1,6 @@
 //! One file for each command; [`run`] chooses.
 
+mod accuracy;
 mod bench;
 mod catalog;
 mod input;
@@ -28,6 +29,7 @@ pub fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Scenario(args) => scenario::run(&args),
         Command::Models(args) => catalog::models(&args),
         Command::Gpus(args) => catalog::gpus(&args),
+        Command::Accuracy(args) => accuracy::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Serve(args) => serve::run(&args),
     }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use simulator::catalog::Catalog;
-use simulator::wire::report::Outcome;
-use simulator::{Simulation, scenario};
+use simulator::wire::report::{Outcome, StepKind};
+use simulator::{Simulation, export, scenario};
 
 use super::input;
 use crate::cli::{Export, Simulate, Step};
@@ -25,9 +25,9 @@ pub(super) fn run(args: &Simulate) -> anyhow::Result<ExitCode> {
 }
 
 fn write(to: &mut dyn Write, args: &Simulate, simulation: &Simulation) -> anyhow::Result<()> {
-    let timeline = match args.output.step {
-        Step::First => &simulation.first,
-        Step::Steady => &simulation.steady,
+    let (step, timeline) = match args.output.step {
+        Step::First => (StepKind::First, &simulation.first),
+        Step::Steady => (StepKind::Steady, &simulation.steady),
     };
     match args.output.format {
         _ if args.output.json => {
@@ -36,9 +36,11 @@ fn write(to: &mut dyn Write, args: &Simulate, simulation: &Simulation) -> anyhow
         }
         None => output::report::write(to, simulation)?,
         Some(Export::TimelineJson) => serde_json::to_writer(&mut *to, timeline)?,
-        Some(Export::ChromeTrace | Export::Snapshot | Export::Csv) => {
-            bail!("this format is not written yet")
+        Some(Export::ChromeTrace) => {
+            to.write_all(export::chrome_trace(&simulation.report, timeline).as_bytes())?;
         }
+        Some(Export::Snapshot) => to.write_all(&export::snapshot_pickle(simulation, step))?,
+        Some(Export::Csv) => to.write_all(export::csv(&simulation.report, timeline).as_bytes())?,
     }
     Ok(())
 }

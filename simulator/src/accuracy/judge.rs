@@ -6,7 +6,7 @@ use crate::allocator::replay::replay;
 use crate::catalog::Catalog;
 use crate::importers::capture_case;
 use crate::scenario::validate;
-use crate::simulate::{Simulation, simulate};
+use crate::simulate::{Rates, Simulation, simulate_with};
 use crate::units::Bytes;
 use crate::wire::capture::{CaptureKind, CaseCapture, kind_of, read_case};
 use crate::wire::{AllocatorCapture, Faults};
@@ -15,20 +15,30 @@ use super::compare::compare;
 use super::metric::{Metric, MetricName, Metrics};
 use super::row::{Head, Kind, Row, family};
 
+/// What predictions are made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// Known GPUs and models.
+    pub catalog: &'a Catalog,
+    /// Which rates the clock uses.
+    pub rates: Rates,
+}
+
 /// Predicts a captured case on the catalog's GPU of the name that the driver gives it.
 ///
 /// # Errors
 ///
 /// In words, why the case cannot be predicted: what a scenario cannot express, or a GPU that the
 /// catalog does not have.
-pub fn predict(capture: &CaseCapture, catalog: &Catalog) -> Result<Simulation, String> {
-    let gpu = catalog
+pub fn predict(capture: &CaseCapture, setup: Setup<'_>) -> Result<Simulation, String> {
+    let gpu = setup
+        .catalog
         .gpu(&capture.gpu)
         .ok_or_else(|| format!("the catalog has no GPU called \"{}\"", capture.gpu))?;
     let case = Value::Object(capture.case.clone());
     let scenario = capture_case(&case, &gpu.id).map_err(|faults| in_one_line(&faults))?;
-    let scenario = validate(&scenario, catalog).map_err(|faults| in_one_line(&faults))?;
-    Ok(simulate(&scenario))
+    let scenario = validate(&scenario, setup.catalog).map_err(|faults| in_one_line(&faults))?;
+    Ok(simulate_with(&scenario, setup.rates))
 }
 
 fn in_one_line(faults: &Faults) -> String {
@@ -37,25 +47,25 @@ fn in_one_line(faults: &Faults) -> String {
 
 /// A row from a capture of either kind, decompressed. `name` stands in for the id of a file that
 /// cannot be read.
-pub fn judge_capture(name: &str, json: &[u8], catalog: &Catalog) -> Row {
+pub fn judge_capture(name: &str, json: &[u8], setup: Setup<'_>) -> Row {
     match kind_of(json) {
         Err(faults) => Row::invalid(name, Kind::Case, faults.to_string()),
         Ok(CaptureKind::Case) => match read_case(json) {
             Err(faults) => Row::invalid(name, Kind::Case, faults.to_string()),
-            Ok(capture) => judge_case(&capture, catalog),
+            Ok(capture) => judge_case(&capture, setup),
         },
         Ok(CaptureKind::Allocator) => judge_allocator(name, json),
     }
 }
 
-fn judge_case(capture: &CaseCapture, catalog: &Catalog) -> Row {
+fn judge_case(capture: &CaseCapture, setup: Setup<'_>) -> Row {
     let head = Head {
         id: capture.id.clone(),
         kind: Kind::Case,
         family: family(&capture.case),
         stack: capture.stack.clone(),
     };
-    match predict(capture, catalog) {
+    match predict(capture, setup) {
         Err(reason) => Row::unsupported(head, reason),
         Ok(simulation) => Row::ok(head, compare(&simulation, capture)),
     }

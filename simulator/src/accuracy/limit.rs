@@ -73,13 +73,17 @@ pub struct Checked {
     pub holds: bool,
 }
 
-impl Limit {
+/// Limits on one metric.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits(pub Vec<Limit>);
+
+impl Limits {
     /// Reads `METRIC:median=0.2,worst=1`.
     ///
     /// # Errors
     ///
     /// A sentence that says which part is not understood.
-    pub fn parse(side: Side, text: &str) -> Result<Vec<Self>, String> {
+    pub fn parse(side: Side, text: &str) -> Result<Self, String> {
         let (metric, bounds) = text
             .split_once(':')
             .ok_or_else(|| format!("\"{text}\" is not METRIC:STATISTIC=NUMBER[,…]"))?;
@@ -87,21 +91,20 @@ impl Limit {
             let words: Vec<&str> = MetricName::ALL.iter().map(|name| name.word()).collect();
             format!("\"{metric}\" is no metric; there are {}", words.join(", "))
         })?;
-        bounds
-            .split(',')
-            .map(|bound| {
-                let (word, number) = bound.split_once('=').unwrap_or((bound, ""));
-                let statistic = Statistic::ALL.into_iter().find(|one| one.word() == word);
-                let statistic = statistic
-                    .ok_or_else(|| format!("\"{word}\" is not one of median, p95, worst"))?;
-                let bound = number
-                    .parse()
-                    .map_err(|_not_a_number| format!("\"{number}\" is not a number"))?;
-                Ok(Self { metric, statistic, side, bound })
-            })
-            .collect()
+        let limits = bounds.split(',').map(|bound| {
+            let (word, number) = bound.split_once('=').unwrap_or((bound, ""));
+            let statistic = Statistic::ALL.into_iter().find(|one| one.word() == word);
+            let statistic =
+                statistic.ok_or_else(|| format!("\"{word}\" is not one of median, p95, worst"))?;
+            let bound =
+                number.parse().map_err(|_not_a_number| format!("\"{number}\" is not a number"))?;
+            Ok(Limit { metric, statistic, side, bound })
+        });
+        limits.collect::<Result<_, _>>().map(Self)
     }
+}
 
+impl Limit {
     /// Whether it holds over all cases of a summary.
     pub fn check(self, summary: &Summary) -> Checked {
         let value = summary.overall.get(&self.metric).map(|spread| self.statistic.of(spread));
@@ -119,7 +122,7 @@ mod tests {
 
     #[test]
     fn limits_are_read() {
-        let limits = Limit::parse(Side::Max, "allocated_peak:median=0.2,worst=1").unwrap();
+        let Limits(limits) = Limits::parse(Side::Max, "allocated_peak:median=0.2,worst=1").unwrap();
         assert_eq!(limits.len(), 2);
         assert_eq!(limits[0].metric, MetricName::AllocatedPeak);
         assert_eq!(
@@ -128,7 +131,7 @@ mod tests {
         );
         for wrong in ["allocated_peak", "peak:median=1", "step_time:mean=1", "step_time:p95=x", ""]
         {
-            assert!(Limit::parse(Side::Max, wrong).is_err(), "{wrong}");
+            assert!(Limits::parse(Side::Max, wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -20,8 +20,8 @@ mod trace;
 
 pub use compare::{compare, curve_gap_pct, events_matched_pct};
 pub use explain::{Explain, explain};
-pub use judge::{judge_capture, predict};
-pub use limit::{Checked, Limit, Side, Statistic};
+pub use judge::{Setup, judge_capture, predict};
+pub use limit::{Checked, Limit, Limits, Side, Statistic};
 pub use metric::{Metric, MetricName, Metrics};
 pub use row::{Head, Kind, Row, Status, family};
 pub use summary::{Spread, Spreads, Summary, summarize};

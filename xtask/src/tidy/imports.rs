@@ -21,10 +21,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("primitives", &["wire", "clock", "tensor", "tape"]),
     ("engine", &["wire", "clock", "tensor", "tape", "primitives"]),
     ("blocks", &["wire", "scenario", "tensor", "tape", "primitives", "engine"]),
-    (
-        "program",
-        &["wire", "scenario", "clock", "tensor", "tape", "primitives", "engine", "blocks"],
-    ),
+    ("program", &["wire", "scenario", "clock", "tensor", "tape", "primitives", "engine", "blocks"]),
     ("timeline", &["units", "wire", "allocator", "clock", "tape", "program"]),
     ("tide", &["units", "scenario", "tape", "program"]),
     ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline"]),
