@@ -74,7 +74,7 @@ impl Catalog {
 }
 
 fn parse<T: DeserializeOwned>((name, text): &(&str, &str)) -> T {
-    match toml::from_str(text) {
+    match serde_json::from_slice(text.as_bytes()) {
         Ok(entry) => entry,
         Err(error) => panic!("simulator/data/…/{name}: {error}"),
     }

@@ -7,11 +7,11 @@ fn every_data_file_is_an_entry_with_its_own_id() {
     let catalog = Catalog::builtin();
     assert_eq!((catalog.gpus.len(), catalog.models.len()), (GPUS.len(), MODELS.len()));
     for (file, text) in &GPUS {
-        let gpu: GpuProfile = toml::from_str(text).unwrap();
+        let gpu: GpuProfile = serde_json::from_str(text).unwrap();
         assert_eq!(*file, format!("{}.toml", gpu.id));
     }
     for (file, text) in &MODELS {
-        let model: ModelCard = toml::from_str(text).unwrap();
+        let model: ModelCard = serde_json::from_str(text).unwrap();
         assert_eq!(*file, format!("{}.toml", model.id));
     }
 }

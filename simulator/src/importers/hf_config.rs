@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::scenario::{Format, Word, config, missing, parse, portable, type_fault};
+use crate::scenario::{Word, config, missing, parse_json, portable, type_fault};
 use crate::wire::scenario::Model;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
@@ -17,7 +17,7 @@ use crate::wire::{Fault, Faults, ModelKind, Rule};
 /// Every fault at once, with the file's own field paths. A class that is not simulated is
 /// `unsupported`, and the fault lists those that are.
 pub fn hf_config(text: &str) -> Result<Model, Faults> {
-    let document = parse(text, Format::Json)?;
+    let document = parse_json(text)?;
     let Value::Object(root) = &document else {
         return Err(type_fault("", "a table of fields", &document).into());
     };

@@ -28,7 +28,7 @@ mod properties;
 mod tests;
 
 pub(crate) use document::{Table, missing, type_fault};
-pub(crate) use read::{parse, portable};
+pub(crate) use read::{parse_json, portable};
 
 use crate::catalog::OutsideEstimate;
 use crate::wire::{GpuProfile, Note, Scenario};
