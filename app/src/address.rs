@@ -1,0 +1,174 @@
+//! The browser's side of links: reading the address at the start, keeping it up to date, short links.
+
+use core::time::Duration;
+
+use gloo_net::http::{Request, Response};
+use leptos::prelude::*;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use simulator::units::Bytes;
+use simulator::wire::api::{Problem, ShareRequest, SharedScenario};
+use simulator::wire::report::StepKind;
+use wasm_bindgen::JsValue;
+
+use crate::dom;
+use crate::state::{Answers, Choice, Look, Tab};
+use crate::url::{self, Answered, Link, LinkFault};
+
+/// Not more often: browsers stop a page that rewrites its address at pointer rate.
+const PAUSE: Duration = Duration::from_millis(600);
+
+/// What the address asks for.
+pub(crate) enum Place {
+    Plan(Result<Option<Box<Link>>, LinkFault>),
+    /// A short link, by its id.
+    Stored(String),
+    Unknown,
+}
+
+/// Reads the address.
+pub(crate) fn read() -> Place {
+    let Some(location) = dom::window().map(|window| window.location()) else {
+        return Place::Unknown;
+    };
+    let path = location.pathname().unwrap_or_default();
+    match path.strip_prefix("/s/") {
+        Some(id) if !id.is_empty() => Place::Stored(id.to_owned()),
+        _ if path == "/" => {
+            let link = url::decode(&location.search().unwrap_or_default());
+            Place::Plan(link.map(|link| link.map(Box::new)))
+        }
+        _ => Place::Unknown,
+    }
+}
+
+/// The link to what stands on the page.
+pub(crate) fn link(choice: Choice, look: Look, answers: Answers) -> Link {
+    Link {
+        scenario: choice.scenario.get(),
+        step: look.step.get(),
+        tab: look.tab.get(),
+        view: Some(look.view.with(crate::timeline::View::encode)),
+        answered: answers
+            .with(|answer| Answered {
+                predictions: answer.report.engine.predictions,
+                peak_bytes: answer.report.verdict.device_peak_bytes.get(),
+            })
+            .filter(|_| !answers.stale.get()),
+    }
+}
+
+/// The same as an address to copy.
+pub(crate) fn long_link(link: &Link) -> String {
+    let origin = dom::window().and_then(|window| window.location().origin().ok());
+    format!("{}/?{}", origin.unwrap_or_default(), url::encode(link))
+}
+
+/// Keeps the address up to date, with the last of quick changes.
+pub(crate) fn follow(choice: Choice, look: Look, answers: Answers) {
+    let query = Memo::new(move |_| url::encode(&link(choice, look, answers)));
+    let due = StoredValue::new(None::<TimeoutHandle>);
+    Effect::new(move |previous: Option<()>| {
+        let query = query.get();
+        // The first run is the page as it came; its address already says so, or is just `/`.
+        if previous.is_none() {
+            return;
+        }
+        if let Some(handle) = due.get_value() {
+            handle.clear();
+        }
+        let write = move || replace(&format!("/?{query}"));
+        due.set_value(set_timeout_with_handle(write, PAUSE).ok());
+    });
+}
+
+/// Replaces the address without a step in the browser's history: undo is the page's own.
+fn replace(address: &str) {
+    let history = dom::window().and_then(|window| window.history().ok());
+    if let Some(history) = history {
+        drop(history.replace_state_with_url(&JsValue::NULL, "", Some(address)));
+    }
+}
+
+/// What the page showed of a stored plan, as the server keeps it.
+#[derive(Serialize, Deserialize)]
+struct StoredView {
+    #[serde(default)]
+    is_first_step: bool,
+    #[serde(default)]
+    tab: String,
+    #[serde(default)]
+    view: Option<String>,
+    #[serde(default)]
+    peak_bytes: Option<Bytes>,
+}
+
+/// Stores the plan on the server and returns the short link.
+///
+/// # Errors
+///
+/// What the server or the network said.
+pub(crate) async fn make_short(link: &Link) -> Result<String, String> {
+    let text = |error: serde_json::Error| error.to_string();
+    let view = StoredView {
+        is_first_step: link.step == StepKind::First,
+        tab: link.tab.word().to_owned(),
+        view: link.view.clone(),
+        peak_bytes: link.answered.map(|answered| Bytes::new(answered.peak_bytes)),
+    };
+    let body = ShareRequest {
+        scenario: document(&link.scenario).map_err(text)?,
+        view: Some(document(&view).map_err(text)?),
+    };
+    let body = serde_json::to_string(&body).map_err(text)?;
+    let request = Request::post("/api/v1/scenarios").header("content-type", "application/json");
+    let request = request.body(body).map_err(|e| e.to_string())?;
+    let response = request.send().await.map_err(|e| e.to_string())?;
+    if !response.ok() {
+        return Err(problem(&response).await);
+    }
+    let stored: SharedScenario = read_body(&response).await?;
+    let origin = dom::window().and_then(|window| window.location().origin().ok());
+    Ok(format!("{}/s/{}", origin.unwrap_or_default(), stored.id))
+}
+
+/// Fetches the plan behind a short link; `None` when the server has none.
+pub(crate) async fn fetch_stored(id: &str) -> Option<Link> {
+    let id = js_sys::encode_uri_component(id).as_string()?;
+    let response = Request::get(&format!("/api/v1/scenarios/{id}")).send().await.ok()?;
+    if !response.ok() {
+        return None;
+    }
+    let stored: SharedScenario = read_body(&response).await.ok()?;
+    let view = stored.view.and_then(|view| serde_json::to_vec(&view).ok());
+    let view: Option<StoredView> = view.and_then(|view| serde_json::from_slice(&view).ok());
+    let predictions = stored.engine.predictions;
+    let peak = view.as_ref().and_then(|view| view.peak_bytes);
+    Some(Link {
+        scenario: stored.scenario,
+        step: match &view {
+            Some(view) if view.is_first_step => StepKind::First,
+            _ => StepKind::Steady,
+        },
+        tab: view.as_ref().and_then(|view| Tab::from_word(&view.tab)).unwrap_or_default(),
+        view: view.and_then(|view| view.view),
+        answered: peak.map(|peak| Answered { predictions, peak_bytes: peak.get() }),
+    })
+}
+
+/// A value as a JSON document, by way of text: the page then has one reader and one writer.
+fn document(value: &impl Serialize) -> serde_json::Result<Value> {
+    serde_json::from_slice(&serde_json::to_vec(value)?)
+}
+
+async fn read_body<T: DeserializeOwned>(response: &Response) -> Result<T, String> {
+    let bytes = response.binary().await.map_err(|error| error.to_string())?;
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
+}
+
+async fn problem(response: &Response) -> String {
+    let status = response.status().to_string();
+    let problem = read_body::<Problem>(response).await.ok();
+    problem.map_or(status, |problem| problem.detail.unwrap_or(problem.title))
+}

@@ -1,0 +1,213 @@
+//! The form's fields: their paths in the scenario, and where they stand.
+//!
+//! A fault names a path; the field that owns the path shows it.
+
+/// A group of fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldsetName {
+    Model,
+    Hardware,
+    Workload,
+    Precision,
+    Optimizer,
+    Savings,
+    Stack,
+}
+
+/// A field of the form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FieldName {
+    Model,
+    Gpu,
+    Count,
+    AlreadyUsed,
+    ProcessCap,
+    MicroBatch,
+    SeqLen,
+    GradAccum,
+    Precision,
+    Tf32,
+    Optimizer,
+    Implementation,
+    Momentum,
+    ClipGradNorm,
+    SetToNone,
+    Checkpointing,
+    Attention,
+    Loss,
+    ExpandableSegments,
+    AllocConf,
+}
+
+impl FieldName {
+    /// All fields, in the form's order.
+    pub(crate) const ALL: [Self; 20] = [
+        Self::Model,
+        Self::Gpu,
+        Self::Count,
+        Self::AlreadyUsed,
+        Self::ProcessCap,
+        Self::MicroBatch,
+        Self::SeqLen,
+        Self::GradAccum,
+        Self::Precision,
+        Self::Tf32,
+        Self::Optimizer,
+        Self::Implementation,
+        Self::Momentum,
+        Self::ClipGradNorm,
+        Self::SetToNone,
+        Self::Checkpointing,
+        Self::Attention,
+        Self::Loss,
+        Self::ExpandableSegments,
+        Self::AllocConf,
+    ];
+
+    /// Its path in the scenario.
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Model => "model.id",
+            Self::Gpu => "hardware.gpu",
+            Self::Count => "hardware.count",
+            Self::AlreadyUsed => "hardware.already_used_bytes",
+            Self::ProcessCap => "hardware.process_cap_bytes",
+            Self::MicroBatch => "workload.micro_batch",
+            Self::SeqLen => "workload.seq_len",
+            Self::GradAccum => "workload.grad_accum",
+            Self::Precision => "precision",
+            Self::Tf32 => "stack.tf32",
+            Self::Optimizer => "optimizer.name",
+            Self::Implementation => "optimizer.implementation",
+            Self::Momentum => "optimizer.momentum",
+            Self::ClipGradNorm => "optimizer.clip_grad_norm",
+            Self::SetToNone => "optimizer.set_to_none",
+            Self::Checkpointing => "checkpointing",
+            Self::Attention => "stack.attention",
+            Self::Loss => "stack.loss",
+            Self::ExpandableSegments => "stack.alloc_conf.expandable_segments",
+            Self::AllocConf => "stack.alloc_conf",
+        }
+    }
+
+    /// The id of its control in the page.
+    pub(crate) const fn id(self) -> &'static str {
+        match self {
+            Self::Model => "f-model",
+            Self::Gpu => "f-gpu",
+            Self::Count => "f-count",
+            Self::AlreadyUsed => "f-already-used",
+            Self::ProcessCap => "f-process-cap",
+            Self::MicroBatch => "f-micro-batch",
+            Self::SeqLen => "f-seq-len",
+            Self::GradAccum => "f-grad-accum",
+            Self::Precision => "f-precision",
+            Self::Tf32 => "f-tf32",
+            Self::Optimizer => "f-optimizer",
+            Self::Implementation => "f-implementation",
+            Self::Momentum => "f-momentum",
+            Self::ClipGradNorm => "f-clip-grad-norm",
+            Self::SetToNone => "f-set-to-none",
+            Self::Checkpointing => "f-checkpointing",
+            Self::Attention => "f-attention",
+            Self::Loss => "f-loss",
+            Self::ExpandableSegments => "f-expandable-segments",
+            Self::AllocConf => "f-alloc-conf",
+        }
+    }
+
+    /// More words that the search finds it by.
+    pub(crate) const fn keywords(self) -> &'static str {
+        match self {
+            Self::Model => "config llama qwen gpt2 mistral",
+            Self::Gpu => "card h100 a100 vram",
+            Self::Count => "number nodes world size",
+            Self::AlreadyUsed => "other process busy free",
+            Self::ProcessCap => "set_per_process_memory_fraction limit budget",
+            Self::MicroBatch => "batch size per_device_train_batch_size bs",
+            Self::SeqLen => "context length tokens max_length",
+            Self::GradAccum => "gradient_accumulation_steps",
+            Self::Precision => "dtype bf16 fp16 fp32 amp autocast mixed half",
+            Self::Tf32 => "allow_tf32 set_float32_matmul_precision",
+            Self::Optimizer => "adam adamw sgd",
+            Self::Implementation => "foreach fused loop",
+            Self::Momentum => "sgd",
+            Self::ClipGradNorm => "max_grad_norm clip_grad_norm_",
+            Self::SetToNone => "zero_grad",
+            Self::Checkpointing => "gradient_checkpointing recompute activation",
+            Self::Attention => "flash sdpa eager attn_implementation",
+            Self::Loss => "cross entropy liger logits fused",
+            Self::ExpandableSegments => "fragmentation allocator",
+            Self::AllocConf => {
+                "PYTORCH_CUDA_ALLOC_CONF max_split_size_mb garbage_collection roundup"
+            }
+        }
+    }
+
+    /// Whether a fault at a path is shown here.
+    pub(crate) fn owns(self, path: &str) -> bool {
+        match self {
+            Self::Model => matches!(path, "model" | "model.id" | "model.kind" | "model.config"),
+            Self::AllocConf => path.starts_with(Self::AllocConf.path()),
+            Self::ExpandableSegments => false,
+            _ => path == self.path(),
+        }
+    }
+}
+
+/// The id of the control of a key of an inline model.
+pub(crate) fn config_id(key: &str) -> String {
+    format!("f-config-{}", key.replace('_', "-"))
+}
+
+/// Whether no field of the form shows a fault at this path.
+pub(crate) fn is_homeless(path: &str, config_keys: &[&str]) -> bool {
+    let in_config =
+        path.strip_prefix("model.config.").is_some_and(|key| config_keys.contains(&key));
+    !in_config && !FieldName::ALL.into_iter().any(|field| field.owns(path))
+}
+
+/// The fields whose label or keywords hold every word of a query.
+pub(crate) fn find(query: &str, label: impl Fn(FieldName) -> &'static str) -> Vec<FieldName> {
+    let query = query.to_lowercase();
+    let hits = |field: &FieldName| {
+        let text =
+            format!("{} {} {}", label(*field), field.path(), field.keywords()).to_lowercase();
+        query.split_whitespace().all(|word| text.contains(word))
+    };
+    if query.trim().is_empty() {
+        return Vec::new();
+    }
+    FieldName::ALL.into_iter().filter(hits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_find_their_field() {
+        assert!(FieldName::SeqLen.owns("workload.seq_len"));
+        assert!(FieldName::AllocConf.owns("stack.alloc_conf.max_split_size_mb"));
+        assert!(is_homeless("", &[]));
+        assert!(is_homeless("model.config.hidden_size", &[]));
+        assert!(!is_homeless("model.config.hidden_size", &["hidden_size"]));
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let mut ids: Vec<&str> = FieldName::ALL.into_iter().map(FieldName::id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), FieldName::ALL.len());
+    }
+
+    #[test]
+    fn the_search_knows_the_names_of_other_tools() {
+        let label = |_: FieldName| "";
+        assert_eq!(find("liger", label), [FieldName::Loss]);
+        assert_eq!(find("batch size", label), [FieldName::MicroBatch]);
+        assert_eq!(find(" ", label), []);
+        assert_eq!(find("nothing like it", label), []);
+    }
+}

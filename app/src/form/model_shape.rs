@@ -1,0 +1,158 @@
+//! The shape of an inline model: the keys of its `config.json` that decide memory.
+
+use leptos::prelude::*;
+use serde_json::Value;
+use simulator::wire::ModelKind;
+use simulator::wire::scenario::Model;
+
+use super::shell::FaultList;
+use crate::edit;
+use crate::engine::Rules;
+use crate::erased::{flag, invalid, part, text, when};
+use crate::field::config_id;
+use crate::format;
+use crate::state::{Choice, Settings};
+
+const LLAMA: [&str; 8] = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "tie_word_embeddings",
+];
+
+const GPT2: [&str; 6] = ["n_embd", "n_inner", "n_layer", "n_head", "vocab_size", "n_positions"];
+
+/// The keys shown for a class.
+pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
+    match kind {
+        ModelKind::Gpt2 => &GPT2,
+        _ => &LLAMA,
+    }
+}
+
+/// The class and its keys.
+#[component]
+pub(super) fn ModelShape() -> impl IntoView {
+    let choice = expect_context::<Choice>();
+    let kind = Memo::new(move |_| {
+        choice.scenario.with(|scenario| match &scenario.model {
+            Model::Inline { kind, .. } => Some(*kind),
+            Model::Catalog { .. } => None,
+        })
+    });
+    part(move || {
+        let Some(kind) = kind.get() else { return ().into_any() };
+        let field = |key: &&'static str| match *key {
+            "tie_word_embeddings" => view! { <ShapeFlag key=*key /> }.into_any(),
+            key => view! { <ShapeNumber key /> }.into_any(),
+        };
+        let fields: Vec<AnyView> = keys(kind).iter().map(field).collect();
+        view! {
+            <p class="facts"><code>{kind.word()}</code></p>
+            <div class="shape">{fields}</div>
+        }
+        .into_any()
+    })
+}
+
+fn name(settings: Settings, key: &'static str) -> Signal<&'static str> {
+    Signal::derive(move || (settings.words().config_key)(key).unwrap_or(key))
+}
+
+/// What stands at a key now.
+fn value(choice: Choice, key: &'static str) -> Memo<Option<Value>> {
+    Memo::new(move |_| {
+        choice.scenario.with(|scenario| edit::config(scenario).and_then(|c| c.get(key).cloned()))
+    })
+}
+
+#[component]
+fn ShapeNumber(key: &'static str) -> impl IntoView {
+    let choice = expect_context::<Choice>();
+    let settings = expect_context::<Settings>();
+    let value = value(choice, key);
+    let draft = RwSignal::new(None::<String>);
+    let faults = at(key);
+    let shown = text(move || match (draft.get(), value.get()) {
+        (Some(text), _) => text,
+        (None, Some(Value::Number(number))) => number.to_string(),
+        (None, Some(Value::Null) | None) => String::new(),
+        (None, Some(other)) => other.to_string(),
+    });
+    let is_wrong = flag(move || {
+        draft.with(|draft| {
+            draft.as_ref().is_some_and(|t| !t.trim().is_empty() && format::parse_count(t).is_none())
+        })
+    });
+    let typed = move |event: web_sys::Event| {
+        let text = event_target_value(&event);
+        let number = format::parse_count(&text);
+        if number.is_some() || text.trim().is_empty() {
+            choice.edit(key, |scenario| edit::set_config(scenario, key, number.map(Value::from)));
+        }
+        draft.set(Some(text));
+    };
+    let leave = move |_| {
+        choice.end_gesture();
+        draft.set(None);
+    };
+    let is_invalid = invalid(move || is_wrong.get() || faults.with(|faults| !faults.is_empty()));
+    let complaint = move || {
+        let text = settings.word(|w| w.form.whole_number);
+        view! { <p class="complaint" role="alert">{text}</p> }.into_any()
+    };
+    view! {
+        <div class="field shape-field">
+            <label for=config_id(key) title=key>
+                {name(settings, key)}
+            </label>
+            <input
+                id=config_id(key)
+                class="number"
+                type="text"
+                inputmode="numeric"
+                autocomplete="off"
+                prop:value=shown
+                aria-invalid=is_invalid
+                on:input=typed
+                on:blur=leave
+            />
+            {when(move || is_wrong.get(), complaint)}
+            <FaultList faults />
+        </div>
+    }
+}
+
+#[component]
+fn ShapeFlag(key: &'static str) -> impl IntoView {
+    let choice = expect_context::<Choice>();
+    let settings = expect_context::<Settings>();
+    let value = value(choice, key);
+    let flip = move |event: web_sys::Event| {
+        let on = event_target_checked(&event);
+        choice.set(|scenario| edit::set_config(scenario, key, Some(Value::Bool(on))));
+    };
+    view! {
+        <div class="field switch-field">
+            <label class="switch" title=key>
+                <input
+                    type="checkbox"
+                    role="switch"
+                    id=config_id(key)
+                    prop:checked=flag(move || value.get() == Some(Value::Bool(true)))
+                    on:change=flip
+                />
+                <span>{name(settings, key)}</span>
+            </label>
+            <FaultList faults=at(key) />
+        </div>
+    }
+}
+
+fn at(key: &'static str) -> Signal<Vec<simulator::wire::Fault>> {
+    Rules::here().faults(move |fault| fault.path.strip_prefix("model.config.") == Some(key))
+}

@@ -1,0 +1,220 @@
+//! Workload, number formats, optimizer, checkpointing and the software around them.
+
+use leptos::prelude::*;
+use simulator::wire::scenario::{
+    Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision, Scenario,
+};
+
+use super::More;
+use super::access::{Access, COUNT, OPTIONAL_DECIMAL, TEXT};
+use super::alloc_conf;
+use super::choice_field::{Name, SegmentField, SelectField, SwitchField, place};
+use super::number::{Boxed, NumberField, SliderField};
+use super::scale::Scale;
+use crate::erased::when;
+use crate::field::FieldName;
+use crate::state::{Choice, Settings};
+
+const MICRO_BATCH: Access<u64> = Access {
+    field: FieldName::MicroBatch,
+    get: |scenario| scenario.workload.micro_batch,
+    set: |scenario: &mut Scenario, count| scenario.workload.micro_batch = count,
+};
+
+const SEQ_LEN: Access<u64> = Access {
+    field: FieldName::SeqLen,
+    get: |scenario| scenario.workload.seq_len,
+    set: |scenario: &mut Scenario, tokens| scenario.workload.seq_len = tokens,
+};
+
+const GRAD_ACCUM: Access<u64> = Access {
+    field: FieldName::GradAccum,
+    get: |scenario| scenario.workload.grad_accum,
+    set: |scenario: &mut Scenario, count| scenario.workload.grad_accum = count,
+};
+
+/// How much at once.
+#[component]
+pub(super) fn WorkloadFields() -> impl IntoView {
+    let batch = StoredValue::new(Scale::octaves(1, 256, 1));
+    let tokens = StoredValue::new(Scale::octaves(128, 131_072, 64));
+    let steps = StoredValue::new(Scale::octaves(1, 128, 1));
+    view! {
+        <SliderField access=MICRO_BATCH notation=COUNT scale=Signal::derive(move || batch.get_value()) />
+        <SliderField access=SEQ_LEN notation=COUNT scale=Signal::derive(move || tokens.get_value()) />
+        <SliderField access=GRAD_ACCUM notation=COUNT scale=Signal::derive(move || steps.get_value()) />
+    }
+}
+
+const PRECISION: Access<usize> = Access {
+    field: FieldName::Precision,
+    get: |scenario| place(&PRECISIONS, &scenario.precision),
+    set: |scenario: &mut Scenario, index| scenario.precision = PRECISIONS[index],
+};
+
+const PRECISIONS: [Precision; 4] =
+    [Precision::Bf16, Precision::AmpBf16, Precision::AmpFp16, Precision::Fp32];
+
+const PRECISION_NAMES: [Name; 4] = [
+    |choices| choices.bf16,
+    |choices| choices.amp_bf16,
+    |choices| choices.amp_fp16,
+    |choices| choices.fp32,
+];
+
+const TF32: Access<bool> = Access {
+    field: FieldName::Tf32,
+    get: |scenario| scenario.stack.tf32,
+    set: |scenario: &mut Scenario, on| scenario.stack.tf32 = on,
+};
+
+/// In which number format.
+#[component]
+pub(super) fn PrecisionFields() -> impl IntoView {
+    let choice = expect_context::<Choice>();
+    // Without fp32 weights there are no fp32 products.
+    let has_fp32 = move || choice.scenario.with(|scenario| scenario.precision != Precision::Bf16);
+    view! {
+        <SelectField access=PRECISION names=&PRECISION_NAMES />
+        {when(has_fp32, || view! { <SwitchField access=TF32 /> }.into_any())}
+    }
+}
+
+const OPTIMIZER: Access<usize> = Access {
+    field: FieldName::Optimizer,
+    get: |scenario| place(&OPTIMIZERS, &scenario.optimizer.name),
+    set: |scenario: &mut Scenario, index| {
+        scenario.optimizer.name = OPTIMIZERS[index];
+        if OPTIMIZERS[index] == OptimizerName::Adamw {
+            scenario.optimizer.momentum = None;
+        }
+    },
+};
+
+const OPTIMIZERS: [OptimizerName; 2] = [OptimizerName::Adamw, OptimizerName::Sgd];
+
+const OPTIMIZER_NAMES: [Name; 2] = [|_| "AdamW", |_| "SGD"];
+
+const IMPLEMENTATION: Access<usize> = Access {
+    field: FieldName::Implementation,
+    get: |scenario| place(&IMPLEMENTATIONS, &scenario.optimizer.implementation),
+    set: |scenario: &mut Scenario, index| {
+        scenario.optimizer.implementation = IMPLEMENTATIONS[index];
+    },
+};
+
+const IMPLEMENTATIONS: [Implementation; 3] =
+    [Implementation::Foreach, Implementation::Fused, Implementation::Loop];
+
+const IMPLEMENTATION_NAMES: [Name; 3] =
+    [|choices| choices.foreach, |choices| choices.fused, |choices| choices.looped];
+
+const MOMENTUM: Access<Option<f64>> = Access {
+    field: FieldName::Momentum,
+    get: |scenario| scenario.optimizer.momentum,
+    set: |scenario: &mut Scenario, momentum| scenario.optimizer.momentum = momentum,
+};
+
+const CLIP: Access<bool> = Access {
+    field: FieldName::ClipGradNorm,
+    get: |scenario| scenario.optimizer.clip_grad_norm,
+    set: |scenario: &mut Scenario, on| scenario.optimizer.clip_grad_norm = on,
+};
+
+const SET_TO_NONE: Access<bool> = Access {
+    field: FieldName::SetToNone,
+    get: |scenario| scenario.optimizer.set_to_none,
+    set: |scenario: &mut Scenario, on| scenario.optimizer.set_to_none = on,
+};
+
+/// The optimizer.
+#[component]
+pub(super) fn OptimizerFields() -> impl IntoView {
+    let choice = expect_context::<Choice>();
+    let settings = expect_context::<Settings>();
+    let is_sgd = Memo::new(move |_| {
+        choice.scenario.with(|scenario| scenario.optimizer.name == OptimizerName::Sgd)
+    });
+    let momentum = move || {
+        let placeholder = settings.word(|w| w.form.momentum_none);
+        view! { <NumberField boxed=Boxed::new(MOMENTUM, OPTIONAL_DECIMAL) placeholder /> }
+            .into_any()
+    };
+    view! {
+        <SegmentField access=OPTIMIZER names=&OPTIMIZER_NAMES />
+        <SegmentField access=IMPLEMENTATION names=&IMPLEMENTATION_NAMES />
+        {when(move || is_sgd.get(), momentum)}
+        <SwitchField access=CLIP />
+        <More><SwitchField access=SET_TO_NONE /></More>
+    }
+}
+
+const CHECKPOINTING: Access<usize> = Access {
+    field: FieldName::Checkpointing,
+    get: |scenario| place(&CHECKPOINTINGS, &scenario.checkpointing),
+    set: |scenario: &mut Scenario, index| scenario.checkpointing = CHECKPOINTINGS[index],
+};
+
+const CHECKPOINTINGS: [Checkpointing; 2] = [Checkpointing::None, Checkpointing::Full];
+
+const CHECKPOINTING_NAMES: [Name; 2] =
+    [|choices| choices.checkpoint_none, |choices| choices.checkpoint_full];
+
+/// What is computed twice to save memory.
+#[component]
+pub(super) fn SavingsFields() -> impl IntoView {
+    view! { <SegmentField access=CHECKPOINTING names=&CHECKPOINTING_NAMES /> }
+}
+
+const ATTENTION: Access<usize> = Access {
+    field: FieldName::Attention,
+    get: |scenario| place(&ATTENTIONS, &scenario.stack.attention),
+    set: |scenario: &mut Scenario, index| scenario.stack.attention = ATTENTIONS[index],
+};
+
+const ATTENTIONS: [Attention; 2] = [Attention::Sdpa, Attention::Eager];
+
+const ATTENTION_NAMES: [Name; 2] = [|choices| choices.sdpa, |choices| choices.eager];
+
+const LOSS: Access<usize> = Access {
+    field: FieldName::Loss,
+    get: |scenario| place(&LOSSES, &scenario.stack.loss),
+    set: |scenario: &mut Scenario, index| scenario.stack.loss = LOSSES[index],
+};
+
+const LOSSES: [Loss; 3] = [Loss::Transformers5, Loss::Transformers4, Loss::FusedLinear];
+
+const LOSS_NAMES: [Name; 3] =
+    [|choices| choices.loss_5, |choices| choices.loss_4, |choices| choices.loss_fused];
+
+const EXPANDABLE: Access<bool> = Access {
+    field: FieldName::ExpandableSegments,
+    get: |scenario| {
+        let value = alloc_conf::get(&scenario.stack.alloc_conf, "expandable_segments");
+        value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    },
+    set: |scenario: &mut Scenario, on| {
+        let text = &mut scenario.stack.alloc_conf;
+        *text = alloc_conf::set(text, "expandable_segments", on.then_some("True"));
+    },
+};
+
+const ALLOC_CONF: Access<String> = Access {
+    field: FieldName::AllocConf,
+    get: |scenario| scenario.stack.alloc_conf.clone(),
+    set: |scenario: &mut Scenario, text| scenario.stack.alloc_conf = text,
+};
+
+/// How attention and loss are written, and the allocator's settings.
+#[component]
+pub(super) fn StackFields() -> impl IntoView {
+    view! {
+        <SegmentField access=ATTENTION names=&ATTENTION_NAMES />
+        <SelectField access=LOSS names=&LOSS_NAMES />
+        <SwitchField access=EXPANDABLE />
+        <More><NumberField
+                boxed=Boxed::new(ALLOC_CONF, TEXT)
+                placeholder=Signal::stored("max_split_size_mb:128")
+            /></More>
+    }
+}

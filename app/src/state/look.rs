@@ -1,0 +1,58 @@
+//! What the user looks at: which step, which tab, which stretch of the timeline.
+
+use leptos::prelude::*;
+use simulator::wire::report::StepKind;
+
+use crate::timeline::View;
+
+/// The tabs below the timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tab {
+    #[default]
+    Cursor,
+    Peak,
+    Time,
+    Allocator,
+    Why,
+}
+
+impl Tab {
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Cursor, Self::Peak, Self::Time, Self::Allocator, Self::Why];
+
+    /// The tab of a word.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tab| tab.word() == word)
+    }
+
+    /// For ids and the address.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Cursor => "cursor",
+            Self::Peak => "peak",
+            Self::Time => "time",
+            Self::Allocator => "allocator",
+            Self::Why => "why",
+        }
+    }
+}
+
+/// What the user looks at.
+#[derive(Clone, Copy)]
+pub(crate) struct Look {
+    pub step: RwSignal<StepKind>,
+    pub tab: RwSignal<Tab>,
+    pub view: RwSignal<View>,
+    pub hovered: RwSignal<Option<u32>>,
+}
+
+impl Look {
+    pub(crate) fn new(step: StepKind, tab: Tab, view: View) -> Self {
+        Self {
+            step: RwSignal::new(step),
+            tab: RwSignal::new(tab),
+            view: RwSignal::new(view),
+            hovered: RwSignal::new(None),
+        }
+    }
+}

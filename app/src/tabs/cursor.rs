@@ -1,0 +1,256 @@
+//! What is alive at the cursor: a long table of which only the rows in sight are built.
+
+use std::sync::Arc;
+
+use leptos::html;
+use leptos::prelude::*;
+use simulator::wire::timeline::{BEFORE, Category, NEVER};
+
+use super::CategoryName;
+use crate::erased::{flag, maybe_text, part, text, when};
+use crate::format;
+use crate::state::{Answers, Look, Settings};
+use crate::timeline::TimelineData;
+use crate::view_model::live::{self, Column, Order};
+use crate::view_model::peak::share;
+use crate::words::Tables;
+
+/// The id of the filter, for the key that focuses it.
+pub(crate) const FILTER_ID: &str = "tensor-filter";
+
+/// As in app.css.
+const ROW_HEIGHT: f64 = 26.0;
+
+type Heading = (Column, fn(&Tables) -> &'static str, &'static str);
+
+const HEADINGS: [Heading; 8] = [
+    (Column::Tensor, |words| words.tensor, "w-tensor"),
+    (Column::Category, |words| words.category, "w-category"),
+    (Column::Block, |words| words.block, "w-block"),
+    (Column::Layer, |words| words.layer, "w-layer num"),
+    (Column::Primitive, |words| words.primitive, "w-primitive"),
+    (Column::Size, |words| words.size, "w-size num"),
+    (Column::Born, |words| words.born, "w-event num"),
+    (Column::Dies, |words| words.dies, "w-event num"),
+];
+
+/// The rows of the table and where they come from.
+#[derive(Clone, Copy)]
+struct Rows {
+    live: Memo<Arc<live::Live>>,
+    event: Memo<Option<u32>>,
+}
+
+/// The tab.
+#[component]
+pub(super) fn CursorTab() -> impl IntoView {
+    let answers = expect_context::<Answers>();
+    let look = expect_context::<Look>();
+    let filter = RwSignal::new(String::new());
+    let order = RwSignal::new(Order::LARGEST);
+    let event = Memo::new(move |_| {
+        let at = look.view.with(|view| view.cursor_event);
+        answers.timeline(look).map(|data| {
+            let last = u32::try_from(data.timeline.events.len()).unwrap_or(u32::MAX);
+            at.unwrap_or(data.peak_event).min(last.saturating_sub(1))
+        })
+    });
+    let live = Memo::new(move |_| {
+        let data = answers.timeline(look);
+        let live = data.zip(event.get()).map(|(data, event)| {
+            filter.with(|filter| live::live(&data.timeline, event, filter, order.get()))
+        });
+        Arc::new(live.unwrap_or_default())
+    });
+    let rows = Rows { live, event };
+    view! {
+        <div class="cursor-tab">
+            <Caption rows filter />
+            <LiveTable rows order />
+        </div>
+    }
+}
+
+/// Where the cursor is, what is alive there, and the filter.
+#[component]
+fn Caption(rows: Rows, filter: RwSignal<String>) -> impl IntoView {
+    let settings = expect_context::<Settings>();
+    let answers = expect_context::<Answers>();
+    let look = expect_context::<Look>();
+    let words = move || &settings.words().tables;
+    let text = maybe_text(move || {
+        let data = answers.timeline(look)?;
+        let event = rows.event.get()?;
+        let time = data.timeline.events.time_ns.get(event as usize).copied().unwrap_or_default();
+        Some(rows.live.with(|live| {
+            (words().alive)(
+                &format::count(live.count),
+                &format::size(live.bytes, settings.unit()),
+                &format::count(event.into()),
+                &format::nanoseconds(time),
+            )
+        }))
+    });
+    let is_moved = Memo::new(move |_| look.view.with(|view| view.cursor_event.is_some()));
+    let place = Signal::derive(move || {
+        let words = words();
+        look.view.with(|view| match view.cursor_event {
+            Some(_) if view.cursor_held => words.cursor_held,
+            Some(_) => words.cursor_hover,
+            None => words.cursor_peak,
+        })
+    });
+    let to_peak = move |_| {
+        look.view.update(|view| {
+            view.cursor_event = None;
+            view.cursor_held = false;
+        });
+    };
+    let back = move || {
+        let label = settings.word(|w| w.tables.to_peak);
+        view! { <button type="button" class="link" on:click=to_peak>{label}</button> }.into_any()
+    };
+    view! {
+        <div class="caption">
+            <p id="live-caption"><span class="tag">{place}</span>" "{text}</p>
+            {when(move || is_moved.get(), back)}
+            <input
+                id=FILTER_ID
+                type="search"
+                class="filter"
+                placeholder=settings.word(|w| w.tables.filter)
+                aria-label=settings.word(|w| w.tables.filter)
+                prop:value=crate::erased::text(move || filter.get())
+                on:input=move |event| filter.set(event_target_value(&event))
+            />
+        </div>
+    }
+}
+
+#[component]
+fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
+    let settings = expect_context::<Settings>();
+    let scroller = NodeRef::<html::Div>::new();
+    let scroll = RwSignal::new(0.0);
+    // The viewport is at most this high; a few rows more are built than it shows.
+    let height = 900.0;
+    let n = move || rows.live.with(|live| live.rows.len());
+    let window = Memo::new(move |_| live::window(scroll.get(), height, ROW_HEIGHT, n()));
+    let scrolled = move |_| {
+        if let Some(element) = scroller.get_untracked() {
+            scroll.set(element.scroll_top().into());
+        }
+    };
+    let spacer = |count: usize| {
+        #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
+        let pixels = count as f64 * ROW_HEIGHT;
+        format!("{pixels}px")
+    };
+    let heading = move |(column, name, class): Heading| {
+        let sort = Signal::derive(move || {
+            let order = order.get();
+            (order.column == column).then_some(if order.descending {
+                "descending"
+            } else {
+                "ascending"
+            })
+        });
+        view! {
+            <th scope="col" class=class aria-sort=sort>
+                <button type="button" on:click=move |_| order.update(|o| *o = o.clicked(column))>
+                    {Signal::derive(move || name(&settings.words().tables))}
+                    <span class="arrow" aria-hidden="true"></span>
+                </button>
+            </th>
+        }
+        .into_any()
+    };
+    let headings: Vec<AnyView> = HEADINGS.into_iter().map(heading).collect();
+    let above = text(move || spacer(window.get().0));
+    let below = text(move || spacer(n() - window.get().1.min(n())));
+    let rows_in_sight = move || {
+        let (first, last) = window.get();
+        first..last
+    };
+    let empty =
+        move || view! { <p class="empty">{settings.word(|w| w.tables.empty)}</p> }.into_any();
+    view! {
+        <div class="scroller" node_ref=scroller on:scroll=scrolled tabindex="0" role="region"
+            aria-labelledby="live-caption">
+            <table class="live" aria-rowcount=text(move || (n() + 1).to_string()) aria-labelledby="live-caption">
+                <thead><tr aria-rowindex="1">{headings}</tr></thead>
+                <tbody>
+                    <tr aria-hidden="true" class="spacer" style:height=above></tr>
+                    <For each=rows_in_sight key=|index| *index let:index>
+                        <LiveRow rows index />
+                    </For>
+                    <tr aria-hidden="true" class="spacer" style:height=below></tr>
+                </tbody>
+            </table>
+            {when(move || n() == 0, empty)}
+        </div>
+    }
+}
+
+/// The row at a place of the table; which tensor it shows follows the cursor.
+#[component]
+fn LiveRow(rows: Rows, index: usize) -> impl IntoView {
+    let settings = expect_context::<Settings>();
+    let answers = expect_context::<Answers>();
+    let look = expect_context::<Look>();
+    let tensor = Memo::new(move |_| rows.live.with(|live| live.rows.get(index).copied()));
+    let cells = part(move || {
+        let (Some(data), Some(tensor)) = (answers.timeline(look), tensor.get()) else {
+            return ().into_any();
+        };
+        let total = rows.live.with(|live| live.bytes);
+        cells(&data, tensor, total, settings).unwrap_or_else(|| ().into_any())
+    });
+    let is_lit = flag(move || tensor.get().is_some_and(|t| look.hovered.get() == Some(t)));
+    view! {
+        <tr
+            aria-rowindex=(index + 2).to_string()
+            class:lit=is_lit
+            on:mouseenter=move |_| look.hovered.set(tensor.get_untracked())
+            on:mouseleave=move |_| look.hovered.set(None)
+        >
+            {cells}
+        </tr>
+    }
+}
+
+fn cells(data: &TimelineData, row: u32, total: u64, settings: Settings) -> Option<AnyView> {
+    let words = &settings.words().tables;
+    let timeline = &data.timeline;
+    let tensors = &timeline.tensors;
+    let at = row as usize;
+    let label = |column: &[u32]| {
+        column.get(at).and_then(|l| timeline.labels.get(*l as usize)).cloned().unwrap_or_default()
+    };
+    let bytes = *tensors.bytes.get(at)?;
+    let category = Category::ALL.get(usize::from(*tensors.category.get(at)?)).copied()?;
+    let born = match *tensors.born.get(at)? {
+        BEFORE => words.before.to_owned(),
+        event => format::count(event.into()),
+    };
+    let dies = match *tensors.freed.get(at)? {
+        NEVER => words.never.to_owned(),
+        event => format::count(event.into()),
+    };
+    let name = label(&tensors.name);
+    let part = share(bytes, total);
+    let cells = view! {
+        <td class="name" title=name.clone()>{name.clone()}</td>
+        <td><CategoryName category /></td>
+        <td>{label(&tensors.block)}</td>
+        <td class="num">{live::layer(tensors, row).map(|layer| layer.to_string())}</td>
+        <td>{label(&tensors.primitive)}</td>
+        <td class="num size" title=format::exact(bytes)>
+            <span class="bar" style:width=format!("{:.1}%", part * 100.0)></span>
+            <span>{format::size(bytes, settings.unit())}</span>
+        </td>
+        <td class="num">{born}</td>
+        <td class="num">{dies}</td>
+    };
+    Some(cells.into_any())
+}
