@@ -113,10 +113,11 @@ impl Painter {
                 context.set_global_alpha(*alpha);
                 self.trace(path);
                 // A path keeps its place, a pattern follows the scale: fill it in device pixels.
+                context.save();
                 self.to_device_px();
                 context.set_fill_style_canvas_pattern(pattern);
                 context.fill();
-                self.to_css_px();
+                context.restore();
             }
             Mark::Stroke { path, ink, alpha, width, dashed } => {
                 context.set_global_alpha(*alpha);
@@ -149,7 +150,11 @@ impl Painter {
                 context.rect(area.x, area.y, area.w, area.h);
                 context.clip();
             }
-            Mark::Unclip => context.restore(),
+            Mark::Shift(by) => {
+                context.save();
+                let _finite = context.translate(0.0, *by);
+            }
+            Mark::Unclip | Mark::Unshift => context.restore(),
         }
     }
 

@@ -21,7 +21,7 @@ use super::canvas::Painter;
 use super::context::TimelineSettings;
 use super::theme::{Theme, on_resize, on_theme_change};
 use super::view_model::scene::{Marked, Style, overlay, scene};
-use super::view_model::{Curves, Frame, Hit, Surface, View};
+use super::view_model::{Band, Curves, Frame, Hit, Surface, View};
 
 /// Shared values whose equality is identity.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ impl<T> PartialEq for Same<T> {
 /// Where the pointer is, and over what.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Pointer {
+    /// Version of the step that it was over; what follows means nothing in another one.
+    pub step: u64,
     /// CSS pixels from the left of the surface.
     pub x: f64,
     /// CSS pixels from its top.
@@ -63,6 +65,8 @@ pub(super) struct Chart {
     pub view: RwSignal<View>,
     /// The lit tensor, shared with the tables.
     pub lit: RwSignal<Option<u32>>,
+    /// The band of the legend's entry under the pointer.
+    pub lit_band: RwSignal<Option<Band>>,
     /// The pointer, while it is over the chart.
     pub pointer: RwSignal<Option<Pointer>>,
     /// The window, summed up.
@@ -123,6 +127,7 @@ impl Chart {
             curves,
             view,
             lit,
+            lit_band: RwSignal::new(None),
             pointer: RwSignal::new(None),
             frame,
             surface,
@@ -178,6 +183,7 @@ impl Chart {
             self.view.track();
             self.lit.track();
             self.pointer.track();
+            self.lit_band.track();
             self.ask_to_draw(false);
         });
         on_cleanup(move || {
@@ -212,6 +218,11 @@ impl Chart {
             };
             let voice = self.settings.voice_now();
             let surface = frame.layout.surface;
+            // A window that moves to another display keeps its size.
+            let px_ratio = leptos::prelude::window().device_pixel_ratio();
+            if (px_ratio - surface.px_ratio).abs() > 1e-6 {
+                self.surface.set(Surface { px_ratio, ..surface });
+            }
             if let Some(painter) = painters.below.as_mut().filter(|_| painters.is_static_dirty) {
                 painter.prepare(surface, &theme);
                 let measure = |text: &str, size: f64, bold: bool| painter.measure(text, size, bold);
@@ -221,8 +232,13 @@ impl Chart {
             }
             if let Some(painter) = &mut painters.above {
                 painter.prepare(surface, &theme);
-                let work = self.pointer.get_untracked().and_then(|pointer| pointer.work);
-                let marked = Marked { hovered: self.lit.get_untracked(), work };
+                let pointer = self.pointer.get_untracked();
+                let pointer = pointer.filter(|pointer| pointer.step == curves.data.id);
+                let marked = Marked {
+                    hovered: self.lit.get_untracked(),
+                    work: pointer.and_then(|pointer| pointer.work),
+                    band: self.lit_band.get_untracked(),
+                };
                 painter.paint(&overlay(&curves, &frame, &view, marked));
             }
         });

@@ -165,7 +165,7 @@ impl Interaction {
             _ => None,
         };
         let phase = frame.event_at(x).filter(|_| frame.layout.phases.holds(x, y));
-        self.chart.pointer.set(Some(Pointer { x, y, over, work, phase }));
+        self.chart.pointer.set(Some(Pointer { step: curves.data.id, x, y, over, work, phase }));
         self.chart.light(lit);
         let view = self.chart.view.get_untracked();
         if !view.cursor_held && y < plot.bottom() {

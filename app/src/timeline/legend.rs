@@ -21,6 +21,7 @@ enum Part {
     /// All activations; their bands follow.
     Activations,
     Slack,
+    Uncertainty,
 }
 
 impl Part {
@@ -31,6 +32,7 @@ impl Part {
             Self::Band(band) => swatch_class(Ink::Band(band)),
             Self::Activations => "tl-swatch tl-activations".to_owned(),
             Self::Slack => swatch_class(Ink::Slack),
+            Self::Uncertainty => "tl-swatch tl-uncertainty".to_owned(),
         }
     }
 
@@ -41,7 +43,12 @@ impl Part {
             Self::Band(band) => words.block(band).unwrap_or_else(|| words.band(band)),
             Self::Activations => words.category(Category::Activations),
             Self::Slack => words.category(Category::Slack),
+            Self::Uncertainty => words.uncertainty,
         }
+    }
+
+    fn band(self) -> Option<Band> {
+        if let Self::Band(band) = self { Some(band) } else { None }
     }
 }
 
@@ -55,7 +62,9 @@ pub(super) fn Legend(chart: Chart) -> impl IntoView {
         view! {
             <li
                 class:tl-zero=move || amount.get() == 0
-                class:tl-sub=matches!(part, Part::Band(band) if is_activation(band))
+                class:tl-sub=part.band().is_some_and(is_activation)
+                on:pointerenter=move |_| chart.lit_band.set(part.band())
+                on:pointerleave=move |_| chart.lit_band.set(None)
             >
                 <span class=part.swatch()></span>
                 {move || part.name(words.get())}
@@ -88,6 +97,9 @@ fn parts(chart: Chart) -> Vec<Part> {
         parts.push(Part::Band(band));
     }
     parts.push(Part::Slack);
+    if curves.data.band_bytes > 0 {
+        parts.push(Part::Uncertainty);
+    }
     parts
 }
 
@@ -104,5 +116,6 @@ fn amount(chart: Chart, part: Part) -> Option<u64> {
             Band::ALL.into_iter().filter(|&one| is_activation(one)).map(band).sum()
         }
         Part::Slack => curves.reserved(state) - curves.live(state),
+        Part::Uncertainty => curves.data.band_bytes,
     })
 }

@@ -7,8 +7,9 @@ use leptos::prelude::*;
 
 use super::chart::{Chart, Same};
 use super::view_model::format::{nanoseconds, signed_size, size};
+use super::view_model::num::to_u32;
 use super::view_model::range::totals;
-use super::view_model::tip::{readout, tensor_name};
+use super::view_model::tip::{readout, tensor_line};
 use super::view_model::{Curves, View};
 use super::words::fill;
 
@@ -17,7 +18,8 @@ const REST: Duration = Duration::from_millis(400);
 
 /// The event that the read-outs describe: the cursor's, else the peak's.
 pub(super) fn described(curves: &Curves, view: &View) -> u32 {
-    view.cursor_event.unwrap_or(curves.data.peak_event)
+    let last = to_u32(curves.n_events().saturating_sub(1));
+    view.cursor_event.unwrap_or(curves.data.peak_event).min(last)
 }
 
 /// The state at the cursor in one line.
@@ -31,9 +33,7 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
     let pinned = Memo::new(move |_| {
         let Same(curves) = chart.curves.get()?;
         let tensor = chart.view.get().pinned.filter(|&tensor| curves.has_tensor(tensor))?;
-        let unit = chart.settings.unit.get();
-        let name = tensor_name(&curves, tensor);
-        Some(format!("{name} · {}", size(curves.bytes(tensor), unit)))
+        Some(tensor_line(&curves, tensor, chart.settings.voice()))
     });
     let words = chart.settings.words;
     let has_selection = Memo::new(move |_| chart.view.get().selection.is_some());
@@ -136,9 +136,14 @@ fn Announcer(chart: Chart, text: Memo<Option<String>>) -> impl IntoView {
     Effect::new(move |_| {
         let text = text.get();
         let is_held = chart.view.get().cursor_held;
+        let tensor = chart.lit.get().zip(chart.curves.get()).and_then(|(tensor, Same(curves))| {
+            let is_there = curves.has_tensor(tensor);
+            is_there.then(|| tensor_line(&curves, tensor, chart.settings.voice()))
+        });
         stop();
         // A pointer that passes over is not worth a word.
         if let Some(text) = text.filter(|_| is_held) {
+            let text = tensor.map_or_else(|| text.clone(), |tensor| format!("{tensor}. {text}"));
             let say = move || {
                 said.try_set(text);
             };

@@ -99,7 +99,10 @@ impl Writer<'_> {
                      height=\"{h}\"/></clipPath><g clip-path=\"url(#clip-{id})\">\n"
                 ));
             }
-            Mark::Unclip => self.out.push_str("</g>\n"),
+            Mark::Shift(by) => {
+                self.put(format_args!("<g transform=\"translate(0 {})\">\n", Px(*by)));
+            }
+            Mark::Unclip | Mark::Unshift => self.out.push_str("</g>\n"),
             Mark::Fill { .. } | Mark::Hatch { .. } | Mark::Stroke { .. } => {}
         }
     }

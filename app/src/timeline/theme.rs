@@ -28,7 +28,9 @@ impl Theme {
             let text = value(name);
             Rgb::from_hex(&text).or_else(|| resolver.as_ref()?.resolve(text.trim()))
         });
-        Some(Self { palette: Arc::new(palette), font: value("font-family") })
+        let font = Some(value("--font")).filter(|font| !font.trim().is_empty());
+        let font = font.unwrap_or_else(|| value("font-family"));
+        Some(Self { palette: Arc::new(palette), font })
     }
 }
 

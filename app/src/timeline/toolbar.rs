@@ -5,7 +5,10 @@ use leptos::prelude::*;
 use super::chart::Chart;
 use super::view_model::keys::{at, zoom};
 use super::view_model::{Axis, Curves, View, YScale};
-use super::words::TimelineWords;
+use super::words::{ENGLISH, TimelineWords};
+
+/// One of the texts.
+type Word = fn(&TimelineWords) -> &'static str;
 
 /// The bar of controls.
 #[component]
@@ -16,16 +19,18 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
             chart.look(change(&curves, &chart.view.get_untracked()));
         }
     };
-    let button = move |text: &'static str, label: fn(&TimelineWords) -> &'static str, change| {
+    let button = move |text: Word, label: Word, change| {
+        // A sign needs a name; a word is one.
+        let is_sign = text(&ENGLISH).len() < 3 || !text(&ENGLISH).is_ascii();
         view! {
             <button
                 type="button"
                 class="tl-button"
                 title=move || label(words.get())
-                aria-label=move || label(words.get())
+                aria-label=move || is_sign.then(|| label(words.get()))
                 on:click=move |_| look(change)
             >
-                {text}
+                {move || text(words.get())}
             </button>
         }
     };
@@ -34,11 +39,11 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
             <AxisSwitch chart />
             <ScaleSelect chart />
             <div class="tl-group">
-                {button("\u{2212}", |words| words.zoom_out, |curves, view| zoom(curves, view, 0.5))}
-                {button("+", |words| words.zoom_in, |curves, view| zoom(curves, view, 2.0))}
-                {button("\u{2194}", |words| words.whole_step, |_, view| view.whole())}
+                {button(|_| "\u{2212}", |words| words.zoom_out, |curves, view| zoom(curves, view, 0.5))}
+                {button(|_| "+", |words| words.zoom_in, |curves, view| zoom(curves, view, 2.0))}
+                {button(|words| words.whole, |words| words.whole_step, |_, view| view.whole())}
                 {button(
-                    "\u{25b2}",
+                    |words| words.to_the_peak,
                     |words| words.to_peak,
                     |curves, view| at(curves, view, curves.data.peak_event),
                 )}
@@ -58,11 +63,12 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
 #[component]
 fn AxisSwitch(chart: Chart) -> impl IntoView {
     let words = chart.settings.words;
-    let option = move |axis: Axis, text: fn(&TimelineWords) -> &'static str| {
+    let option = move |axis: Axis, text: Word, hint: Word| {
         view! {
             <button
                 type="button"
                 class="tl-button tl-text"
+                title=move || hint(words.get())
                 aria-pressed=move || (chart.view.get().axis == axis).to_string()
                 on:click=move |_| chart.look(View { axis, ..chart.view.get_untracked() })
             >
@@ -72,7 +78,8 @@ fn AxisSwitch(chart: Chart) -> impl IntoView {
     };
     view! {
         <div class="tl-group" role="group" aria-label=move || words.get().x_axis>
-            {option(Axis::Time, |words| words.time)} {option(Axis::Order, |words| words.order)}
+            {option(Axis::Time, |words| words.time, |words| words.time_hint)}
+            {option(Axis::Order, |words| words.order, |words| words.order_hint)}
         </div>
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn Tooltip(chart: Chart) -> impl IntoView {
             view! {
                 <div
                     class="tl-tip"
-                    role="presentation"
+                    aria-hidden="true"
                     style:left=side(!to_left, x)
                     style:right=side(to_left, x)
                     style:top=side(!upwards, y)
@@ -60,7 +60,8 @@ fn Content(tip: Tip) -> impl IntoView {
 fn content(chart: Chart) -> Option<(Tip, (f64, f64))> {
     let curves = chart.curves.get()?.0;
     let voice = chart.settings.voice();
-    if let Some(Pointer { x, y, over, work, phase }) = chart.pointer.get() {
+    let pointer = chart.pointer.get().filter(|pointer| pointer.step == curves.data.id);
+    if let Some(Pointer { x, y, over, work, phase, .. }) = pointer {
         let tip = match (over, work, phase) {
             (Some((state, hit)), _, _) => tip(&curves, state, hit, voice),
             (None, Some(work), _) => work_tip(&curves, work, voice)?,

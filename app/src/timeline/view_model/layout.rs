@@ -81,7 +81,7 @@ impl Layout {
     /// Divides a surface; tracks are left out where they mean nothing or do not fit.
     pub fn new(surface: Surface, tracks: bool) -> Self {
         let narrow = surface.width < 560.0;
-        let x = if narrow { 34.0 } else { 46.0 };
+        let x = if narrow { 38.0 } else { 48.0 };
         let w = (surface.width - x - if narrow { 6.0 } else { 12.0 }).max(1.0);
         let row = |y: f64, h: f64| Area { x, y, w, h };
         let minimap_h = if surface.height < 260.0 { 24.0 } else { 38.0 };

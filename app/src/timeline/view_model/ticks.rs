@@ -36,7 +36,7 @@ pub fn byte_ticks(axis: &YAxis, unit: Unit, gap: f64) -> Ticks {
     let step = round_step(axis.bytes_per_px() * gap / size);
     let decimals = decimals_of(step);
     let ticks = multiples(axis.low / size, axis.high / size, step)
-        .map(|value| Tick { px: axis.px(value * size), text: format!("{value:.decimals$}") })
+        .map(|value| Tick { px: axis.px(value * size), text: number(value, decimals) })
         .collect();
     Ticks { ticks, unit: name }
 }
@@ -59,7 +59,7 @@ fn time_ticks(axis: &XAxis, gap: f64) -> Ticks {
     let step = round_step(step_ns / size);
     let decimals = decimals_of(step);
     let ticks = multiples(axis.start / size, axis.end / size, step)
-        .map(|value| Tick { px: axis.px(value * size), text: format!("{value:.decimals$}") })
+        .map(|value| Tick { px: axis.px(value * size), text: number(value, decimals) })
         .collect();
     Ticks { ticks, unit }
 }
@@ -70,6 +70,11 @@ fn event_ticks(axis: &XAxis, gap: f64) -> Ticks {
         .map(|value| Tick { px: axis.px(value), text: count(to_u64(value + 0.5)) })
         .collect();
     Ticks { ticks, unit: "" }
+}
+
+/// Whole numbers with separators, others with the decimals of their step.
+fn number(value: f64, decimals: usize) -> String {
+    if decimals == 0 { count(to_u64(value + 0.5)) } else { format!("{value:.decimals$}") }
 }
 
 /// Multiples of a step within a range.

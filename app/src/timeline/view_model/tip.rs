@@ -40,9 +40,10 @@ pub fn phase_of(curves: &Curves, event: u32) -> Option<&Phase> {
 
 /// The phase's name with its micro-batch where there are several.
 pub fn phase_name(curves: &Curves, phase: &Phase, words: &TimelineWords) -> String {
-    let several = curves.timeline().phases.iter().any(|phase| phase.micro_batch > 0);
+    let phases = &curves.timeline().phases;
+    let repeats = phases.iter().any(|other| other.kind == phase.kind && other.micro_batch > 0);
     let name = words.phase(phase.kind);
-    if several && phase.kind.word() != "optimizer" {
+    if repeats {
         let number = (phase.micro_batch + 1).to_string();
         format!("{name}, {}", fill(words.micro_batch, &[&number]))
     } else {
@@ -57,6 +58,12 @@ fn label(curves: &Curves, id: u32) -> &str {
 /// Name of a tensor.
 pub fn tensor_name(curves: &Curves, tensor: u32) -> &str {
     label(curves, curves.timeline().tensors.name[tensor as usize])
+}
+
+/// Name and size of a tensor.
+pub fn tensor_line(curves: &Curves, tensor: u32, voice: Voice<'_>) -> String {
+    let bytes = size(curves.bytes(tensor), voice.unit);
+    format!("{} · {bytes}", tensor_name(curves, tensor))
 }
 
 /// Block, and layer where it is in one.

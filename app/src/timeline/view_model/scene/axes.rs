@@ -42,7 +42,7 @@ pub(super) fn labels(marks: &mut Vec<Mark>, frame: &Frame, style: &Style<'_>) {
     }
     marks.push(text((plot.x - 6.0, plot.y - 10.0), bytes.unit.to_owned(), Anchor::End));
 
-    let ticks = x_ticks(&frame.x, 84.0);
+    let ticks = x_ticks(&frame.x, if plot.w < 500.0 { 64.0 } else { 84.0 });
     let y = frame.layout.ticks.y + 10.0;
     let mut path = Vec::from([
         Op::Move(plot.x, plot.bottom() + 0.5),

@@ -4,6 +4,7 @@
 //! theme.
 
 mod axes;
+mod caption;
 mod limits;
 mod minimap;
 mod overlay;
@@ -12,6 +13,7 @@ mod plates;
 mod stack;
 mod tracks;
 
+pub use caption::{Caption, caption};
 pub use minimap::brush_px;
 pub use overlay::{Marked, overlay};
 pub use tracks::work_at;
@@ -136,6 +138,10 @@ pub enum Mark {
     Clip(Area),
     /// Ends the clip.
     Unclip,
+    /// Everything up to `Unshift` lies lower by so many pixels.
+    Shift(f64),
+    /// Ends the shift.
+    Unshift,
 }
 
 /// What a drawing depends on besides the step and the window.

@@ -1,10 +1,12 @@
 //! The layer above: cursor, lit tensors, selection. Redrawn alone while the pointer moves.
 
+use super::super::band::Band;
 use super::super::curves::Curves;
 use super::super::frame::Frame;
 use super::super::layout::Area;
 use super::super::live::{Slab, slabs};
 use super::super::view::View;
+use super::stack::{edge, under};
 use super::{Ink, Mark, Op, rect};
 
 /// What stands out.
@@ -14,6 +16,8 @@ pub struct Marked {
     pub hovered: Option<u32>,
     /// Kernel under the pointer.
     pub work: Option<usize>,
+    /// Band whose entry in the legend is under the pointer.
+    pub band: Option<Band>,
 }
 
 /// The overlay.
@@ -22,6 +26,9 @@ pub fn overlay(curves: &Curves, frame: &Frame, view: &View, marked: Marked) -> V
     let plot = frame.layout.plot;
     marks.push(Mark::Clip(plot));
     selection(&mut marks, curves, frame, view);
+    if let Some(band) = marked.band {
+        light_band(&mut marks, frame, band);
+    }
     let lit = |tensor: Option<u32>| tensor.filter(|&tensor| curves.has_tensor(tensor));
     if let Some(tensor) = lit(view.pinned) {
         light(&mut marks, curves, frame, tensor, 0.38);
@@ -58,6 +65,17 @@ fn light(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame, tensor: u32, vei
         width: 1.25,
         dashed: false,
     });
+}
+
+/// A whole band: everything below and above it steps back.
+fn light_band(marks: &mut Vec<Mark>, frame: &Frame, band: Band) {
+    let plot = frame.layout.plot;
+    let index = band.index();
+    let upper = edge(frame, |_, tops| tops[index + 1]);
+    let lower = edge(frame, |_, tops| tops[index]);
+    let mut path = under(&lower, plot.bottom());
+    path.extend(under(&upper, plot.y));
+    marks.push(Mark::Fill { path, ink: Ink::Paper, alpha: 0.6 });
 }
 
 fn slab_box(frame: &Frame, slab: Slab, bytes: u64) -> Area {

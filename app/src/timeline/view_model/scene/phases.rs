@@ -1,5 +1,7 @@
 //! The strip of phases above the plot, with the longest label that fits.
 
+use simulator::wire::timeline::PhaseKind;
+
 use super::super::curves::Curves;
 use super::super::frame::Frame;
 use super::super::layout::Area;
@@ -32,10 +34,14 @@ fn spans(curves: &Curves, frame: &Frame) -> Vec<(usize, f64, f64)> {
     spans
 }
 
+/// Whether each micro-batch has a phase of this kind.
+fn is_repeated(curves: &Curves, kind: PhaseKind) -> bool {
+    curves.timeline().phases.iter().any(|phase| phase.kind == kind && phase.micro_batch > 0)
+}
+
 /// Names the phases; where none of a micro-batch's names fits, names the micro-batch.
 pub(super) fn labels(curves: &Curves, frame: &Frame, style: &Style<'_>) -> Vec<Stretch> {
     let phases = &curves.timeline().phases;
-    let several = phases.iter().any(|phase| phase.micro_batch > 0);
     let spans = spans(curves, frame);
     let mut stretches = Vec::new();
     for group in spans.chunk_by(|a, b| phases[a.0].micro_batch == phases[b.0].micro_batch) {
@@ -43,8 +49,7 @@ pub(super) fn labels(curves: &Curves, frame: &Frame, style: &Style<'_>) -> Vec<S
         for &(index, x0, x1) in group {
             let phase = &phases[index];
             let number = format!("\u{2009}{}", phase.micro_batch + 1);
-            let repeats = several && phases.iter().filter(|p| p.kind == phase.kind).count() > 1;
-            let suffix = if repeats { number.as_str() } else { "" };
+            let suffix = if is_repeated(curves, phase.kind) { number.as_str() } else { "" };
             let long = format!("{}{suffix}", style.words.phase(phase.kind));
             let short = format!("{}{suffix}", style.words.phase_short(phase.kind));
             let fits = |text: &String| (style.measure)(text, SMALL, false) + 8.0 <= x1 - x0;
@@ -52,7 +57,8 @@ pub(super) fn labels(curves: &Curves, frame: &Frame, style: &Style<'_>) -> Vec<S
                 stretches.push(Stretch { x0, x1, text });
             }
         }
-        if let ([first, .., last], true) = (group, stretches.len() == before) {
+        let repeats = group.iter().any(|&(index, ..)| is_repeated(curves, phases[index].kind));
+        if let ([first, .., last], true) = (group, repeats && stretches.len() == before) {
             let number = (phases[first.0].micro_batch + 1).to_string();
             let stretch = Stretch { x0: first.1, x1: last.2, text: number.clone() };
             let long = fill(style.words.micro_batch, &[&number]);

@@ -12,16 +12,16 @@ use super::{Ink, Mark, Op, rect, snap};
 /// Paints the stack from the top band to the bottom one, each down to the base: what lies lower
 /// covers what lies behind, and a band needs only its upper edge.
 pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
-    let floor = curves.floor_bytes();
+    let (floor, base) = (curves.floor_bytes(), frame.layout.plot.bottom());
     let reserved = edge(frame, |column, _| floor + column.high_reserved);
-    marks.push(Mark::Fill { path: under(frame, &reserved), ink: Ink::Slack, alpha: 0.3 });
-    marks.push(Mark::Hatch { path: under(frame, &reserved), ink: Ink::Hatch, alpha: 0.38 });
+    marks.push(Mark::Fill { path: under(&reserved, base), ink: Ink::Slack, alpha: 0.3 });
+    marks.push(Mark::Hatch { path: under(&reserved, base), ink: Ink::Hatch, alpha: 0.38 });
     for band in Band::ALL.into_iter().rev() {
         if !has_band(frame, band) {
             continue;
         }
         let top = edge(frame, |_, tops| top_of(tops, band));
-        marks.push(Mark::Fill { path: under(frame, &top), ink: Ink::Band(band), alpha: 1.0 });
+        marks.push(Mark::Fill { path: under(&top, base), ink: Ink::Band(band), alpha: 1.0 });
     }
     outside_pool(marks, curves, frame);
     veil(marks, curves, frame);
@@ -66,11 +66,10 @@ pub(super) fn open(points: &[(f64, f64)]) -> Vec<Op> {
     ops
 }
 
-/// The area below a stepped line, down to the base of the plot.
-fn under(frame: &Frame, points: &[(f64, f64)]) -> Vec<Op> {
+/// The area between a stepped line and a level one.
+pub(super) fn under(points: &[(f64, f64)], base: f64) -> Vec<Op> {
     let mut ops = open(points);
     if let (Some(first), Some(last)) = (points.first(), points.last()) {
-        let base = frame.layout.plot.bottom();
         ops.extend([Op::Line(last.0, base), Op::Line(first.0, base), Op::Close]);
     }
     ops
