@@ -132,8 +132,7 @@ impl Page {
                 dom::download(&name("scenario.json"), JSON, &text.unwrap_or_default());
             }
             Kind::Svg => {
-                let title = format!("{} · {}", report.model.name, report.gpu.name);
-                if let Some(text) = self.picture(&answer, step).svg(&title) {
+                if let Some(text) = self.picture(&answer, step).svg() {
                     dom::download(&name("svg"), "image/svg+xml", text.as_bytes());
                 }
             }
@@ -146,13 +145,15 @@ impl Page {
         }
     }
 
-    fn picture(self, answer: &Answer, step: StepKind) -> Picture<'static> {
+    fn picture(self, answer: &Answer, step: StepKind) -> Picture {
+        let report = &answer.report;
         let timeline = self.settings.of_timeline();
         Picture {
             data: Arc::clone(answer.timeline(step)),
             view: self.look.view.get_untracked(),
             voice: untrack(|| Voice { words: timeline.words.get(), unit: timeline.unit.get() }),
             size: PICTURE,
+            title: format!("{} · {}", report.model.name, report.gpu.name),
         }
     }
 }

@@ -87,6 +87,16 @@ pub fn flops(value: f64) -> String {
     }
 }
 
+/// `−3.2 GiB`, `+3.2 GiB` for a difference.
+pub fn signed_size(bytes: i64, unit: Unit) -> String {
+    let sign = match bytes {
+        ..0 => "−",
+        0 => "",
+        1.. => "+",
+    };
+    format!("{sign}{}", size(bytes.unsigned_abs(), unit))
+}
+
 /// `65,823,145,984 B`.
 pub fn exact(bytes: u64) -> String {
     format!("{}{NBSP}B", count(bytes))

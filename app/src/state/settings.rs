@@ -5,8 +5,8 @@ use leptos::prelude::*;
 use crate::dom;
 use crate::field::FieldName;
 use crate::format::Unit;
+use crate::timeline::TimelineSettings;
 use crate::timeline::words::{CHINESE, ENGLISH};
-use crate::timeline::{TimelineSettings, view_model};
 use crate::words::{EN, Words, ZH};
 
 /// The page's languages.
@@ -99,10 +99,7 @@ impl Settings {
                 Language::English => &ENGLISH,
                 Language::Chinese => &CHINESE,
             }),
-            unit: Signal::derive(move || match self.unit.get() {
-                Unit::Gib => view_model::Unit::Gib,
-                Unit::Gb => view_model::Unit::Gb,
-            }),
+            unit: self.unit.into(),
         }
     }
 

@@ -3,10 +3,10 @@
 use leptos::prelude::*;
 
 use super::chart::{Chart, Same};
-use super::view_model::format::{nanoseconds, size};
 use super::view_model::keys::at;
 use super::view_model::table::{CATEGORIES, PhaseRow, phase_rows};
 use super::view_model::tip::phase_name;
+use crate::format::{nanoseconds, size};
 
 /// Phases by categories, each phase at its peak; a row's button moves the cursor there.
 #[component]

@@ -2,9 +2,9 @@
 
 use leptos::prelude::*;
 
-use super::view_model::Unit;
 use super::view_model::tip::Voice;
 use super::words::{ENGLISH, TimelineWords};
+use crate::format::Unit;
 
 /// Provided as a context by the page; without it the timeline speaks English and counts in GiB.
 #[derive(Clone, Copy)]

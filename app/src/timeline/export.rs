@@ -17,17 +17,17 @@ use super::view_model::{Curves, Frame, Surface, TimelineData, View};
 
 /// What is exported.
 #[derive(Clone)]
-pub struct Picture<'a> {
+pub struct Picture {
     /// The step.
     pub data: Arc<TimelineData>,
     /// Window and pins.
     pub view: View,
     /// Language and unit.
-    pub voice: Voice<'a>,
+    pub voice: Voice<'static>,
     /// Width and height of the chart, CSS pixels; title and legend come on top.
     pub size: (f64, f64),
     /// Written above it; nothing if empty.
-    pub title: &'a str,
+    pub title: String,
 }
 
 /// Marks with the surface they fill.
@@ -36,13 +36,13 @@ struct Sheet {
     surface: Surface,
 }
 
-impl Picture<'_> {
+impl Picture {
     fn sheet(&self, px_ratio: f64, measure: &dyn Fn(&str, f64, bool) -> f64) -> Sheet {
         let (width, height) = self.size;
         let curves = Curves::new(Arc::clone(&self.data));
         let frame = Frame::new(&curves, &self.view, Surface { width, height, px_ratio });
         let style = Style { words: self.voice.words, unit: self.voice.unit, measure };
-        let caption = caption(&curves, width, self.title, &style);
+        let caption = caption(&curves, width, &self.title, &style);
         let whole = caption.title_height + height + caption.legend_height;
         let paper = Area { x: 0.0, y: 0.0, w: width, h: whole };
         let paper = Mark::Fill { path: Vec::from([Op::Rect(paper)]), ink: Ink::Paper, alpha: 1.0 };
@@ -62,7 +62,7 @@ impl Picture<'_> {
     pub fn svg(&self) -> Option<String> {
         let theme = Theme::at(&document().document_element()?)?;
         let sheet = self.sheet(1.0, &text_width);
-        Some(svg::document(&sheet.marks, sheet.surface, &theme.palette, self.title))
+        Some(svg::document(&sheet.marks, sheet.surface, &theme.palette, &self.title))
     }
 
     /// A PNG at twice the size, handed to `then` when the browser has made it.

@@ -7,10 +7,10 @@ use super::chart::{Chart, Same};
 use super::readout::described;
 use super::swatch::swatch_class;
 use super::view_model::Band;
-use super::view_model::format::size;
 use super::view_model::scene::Ink;
 use super::view_model::tip::occurring;
 use super::words::TimelineWords;
+use crate::format::size;
 
 /// What an entry of the legend counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,9 +39,10 @@ use legend::Legend;
 use readout::Readout;
 use toolbar::Toolbar;
 use tooltip::Tooltip;
-use view_model::format::size;
 use view_model::tip::phase_of;
 use words::fill;
+
+use crate::format::size;
 
 pub use context::TimelineSettings;
 pub use view_model::{Axis, Curves, TimelineData, View, YScale, live_at};

@@ -6,12 +6,12 @@ use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 
 use super::chart::{Chart, Same};
-use super::view_model::format::{nanoseconds, signed_size, size};
 use super::view_model::num::to_u32;
 use super::view_model::range::totals;
 use super::view_model::tip::{readout, tensor_line};
 use super::view_model::{Curves, View};
 use super::words::fill;
+use crate::format::{nanoseconds, signed_size, size};
 
 /// How long the cursor must rest before a screen reader hears of it.
 const REST: Duration = Duration::from_millis(400);

@@ -3,7 +3,6 @@
 
 pub mod num;
 
-pub mod format;
 pub mod view;
 
 pub mod band;
@@ -26,7 +25,6 @@ pub mod tip;
 
 pub use band::Band;
 pub use curves::Curves;
-pub use format::Unit;
 pub use frame::Frame;
 pub use layout::Surface;
 pub use live::{Hit, live_at};

@@ -11,7 +11,8 @@ use super::live::{Hit, bytes_below, hit, slabs, stacked};
 use super::num::{from_u64, from_usize};
 use super::scene::{Mark, Op, Style, scene, text_width};
 use super::strata::{Threshold, strata};
-use super::{Axis, Curves, Frame, Unit, View, YScale, live_at, range, table, tip};
+use super::{Axis, Curves, Frame, View, YScale, live_at, range, table, tip};
+use crate::format::Unit;
 use crate::timeline::words::ENGLISH;
 
 /// Windows of all sizes on both axes.

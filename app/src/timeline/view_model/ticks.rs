@@ -1,9 +1,9 @@
 //! Round numbers along an axis: 1, 2 or 5 times a power of ten.
 
 use super::axis::{XAxis, YAxis};
-use super::format::{Unit, count, decimals_of};
-use super::num::{from_usize, to_index, to_u64};
+use super::num::{from_usize, to_i32, to_index, to_u64};
 use super::view::Axis;
+use crate::format::{Unit, count};
 
 /// A tick: where it stands and what it says.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,11 @@ fn event_ticks(axis: &XAxis, gap: f64) -> Ticks {
     Ticks { ticks, unit: "" }
 }
 
+/// Decimals that a tick's step needs: 2 for 0.05.
+fn decimals_of(step: f64) -> usize {
+    usize::try_from(to_i32((-step.log10() - 1e-9).ceil())).unwrap_or(0)
+}
+
 /// Whole numbers with separators, others with the decimals of their step.
 fn number(value: f64, decimals: usize) -> String {
     if decimals == 0 { count(to_u64(value + 0.5)) } else { format!("{value:.decimals$}") }
@@ -94,6 +99,13 @@ mod tests {
         for (least, step) in cases {
             let found = round_step(least);
             assert!((found - step).abs() < 1e-9 * step, "{least}: {found}");
+        }
+    }
+
+    #[test]
+    fn ticks_show_the_decimals_of_their_step() {
+        for (step, decimals) in [(0.05, 2), (0.1, 1), (1.0, 0), (20.0, 0), (0.002, 3)] {
+            assert_eq!(decimals_of(step), decimals, "{step}");
         }
     }
 

@@ -4,10 +4,10 @@ use simulator::wire::timeline::{NO_LAYER, Phase};
 
 use super::band::Band;
 use super::curves::Curves;
-use super::format::{Unit, count, exact, nanoseconds, percent, size};
 use super::live::Hit;
 use super::num::from_u64;
 use super::scene::Ink;
+use crate::format::{Unit, count, exact, nanoseconds, percent, size};
 use crate::timeline::words::{TimelineWords, fill};
 
 /// Language and unit of what is said.

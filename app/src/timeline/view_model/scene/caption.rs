@@ -3,10 +3,10 @@
 use simulator::wire::timeline::Category;
 
 use super::super::curves::Curves;
-use super::super::format::size;
 use super::super::layout::Area;
 use super::super::tip::occurring;
 use super::{Anchor, Ink, Mark, SMALL, Style, rect};
+use crate::format::size;
 
 /// Height of the title's line, and of each line of the legend.
 const LINE: f64 = 18.0;

@@ -1,12 +1,12 @@
 //! What the stack is held against: error band, headroom, capacity, and the peak itself.
 
 use super::super::curves::Curves;
-use super::super::format::size;
 use super::super::frame::Frame;
 use super::super::layout::Area;
 use super::plates::Plates;
 use super::stack::{edge, open};
 use super::{Ink, Mark, Op, Style, line, rect, snap};
+use crate::format::size;
 use crate::timeline::words::fill;
 
 /// Error band, headroom, capacity and peak.

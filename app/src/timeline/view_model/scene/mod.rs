@@ -20,10 +20,10 @@ pub use tracks::work_at;
 
 use super::band::Band;
 use super::curves::Curves;
-use super::format::Unit;
 use super::frame::Frame;
 use super::layout::Area;
 use super::view::View;
+use crate::format::Unit;
 use crate::timeline::words::TimelineWords;
 
 /// The role of a colour.
