@@ -1,0 +1,114 @@
+//! Generated scenarios: every choice of the format, small models and those of the catalog.
+
+use serde_json::{Value, json};
+use simulator::catalog::Catalog;
+use simulator::scenario::Word;
+use simulator::wire::scenario::{Attention, Checkpointing, Implementation, Loss, Precision};
+
+/// How many scenarios there are.
+pub const N_SCENARIOS: u32 = 200;
+
+/// Scenario `index`, always the same.
+pub fn scenario(index: u32, catalog: &Catalog) -> Value {
+    let mut dice = Dice(u64::from(index));
+    let gpu = &catalog.gpus[dice.below(catalog.gpus.len())];
+    let name = *dice.of(&["adamw", "adamw", "sgd"]);
+    let mut optimizer = json!({
+        "name": name,
+        "implementation": dice.word::<Implementation>(),
+        "clip_grad_norm": dice.coin(),
+        "set_to_none": dice.coin(),
+    });
+    if name == "sgd" && dice.coin() {
+        optimizer["momentum"] = json!(0.9);
+    }
+    let mut hardware = json!({"gpu": gpu.id, "already_used_bytes": dice.below(3) << 29});
+    if dice.coin() {
+        let eighths = 1 + dice.below(8) as u64;
+        hardware["process_cap_bytes"] = json!((gpu.usable_mib << 20) / 8 * eighths);
+    }
+    json!({
+        "version": 1,
+        "name": format!("corpus {index}"),
+        "model": model(&mut dice, catalog),
+        "hardware": hardware,
+        "workload": {
+            "micro_batch": 1 + dice.below(6),
+            "seq_len": 1 + dice.below(1024),
+            "grad_accum": 1 + dice.below(3),
+        },
+        "precision": dice.word::<Precision>(),
+        "optimizer": optimizer,
+        "checkpointing": dice.word::<Checkpointing>(),
+        "stack": {
+            "attention": dice.word::<Attention>(),
+            "loss": dice.word::<Loss>(),
+            "alloc_conf": dice.of(&[
+                "",
+                "expandable_segments:True",
+                "max_split_size_mb:128",
+                "roundup_power2_divisions:4",
+                "garbage_collection_threshold:0.8",
+            ]),
+        },
+    })
+}
+
+/// A quarter from the catalog, where shapes are real; the rest small and odd.
+fn model(dice: &mut Dice, catalog: &Catalog) -> Value {
+    if dice.below(4) == 0 {
+        return json!({"id": catalog.models[dice.below(catalog.models.len())].id});
+    }
+    let kv_heads = 1 + dice.below(4);
+    let heads = kv_heads * (1 + dice.below(4));
+    let head_dim = 8 * (1 + dice.below(16));
+    let layers = 1 + dice.below(6);
+    let vocab = 100 + dice.below(60_000);
+    let kind = *dice.of(&["llama", "mistral", "qwen2", "qwen3", "gpt2"]);
+    let config = if kind == "gpt2" {
+        json!({
+            "n_embd": heads * head_dim, "n_head": heads, "n_layer": layers, "vocab_size": vocab,
+            "n_positions": 1024,
+        })
+    } else {
+        json!({
+            "hidden_size": heads * head_dim, "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads, "head_dim": head_dim, "num_hidden_layers": layers,
+            "intermediate_size": 16 * (1 + dice.below(200)), "vocab_size": vocab,
+            "tie_word_embeddings": dice.coin(),
+        })
+    };
+    json!({"kind": kind, "config": config})
+}
+
+/// `SplitMix64`: short, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `n`, which is small: the bias of the remainder does not matter here.
+    fn below(&mut self, n: usize) -> usize {
+        // The low half is enough, and fits `usize` on both targets.
+        let low = u32::try_from(self.next() & 0x7fff_ffff).unwrap_or(0);
+        usize::try_from(low).unwrap_or(0) % n
+    }
+
+    fn of<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[self.below(items.len())]
+    }
+
+    /// One of a choice's words, so that a new one is in the corpus at once.
+    fn word<T: Word>(&mut self) -> &'static str {
+        self.of(T::WORDS).0
+    }
+
+    fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
