@@ -2,17 +2,16 @@
 
 use core::time::Duration;
 
-use gloo_net::http::{Request, Response};
 use leptos::prelude::*;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use simulator::units::Bytes;
-use simulator::wire::api::{Problem, ShareRequest, SharedScenario};
+use simulator::wire::api::{ShareRequest, SharedScenario};
 use simulator::wire::report::StepKind;
 use wasm_bindgen::JsValue;
 
 use crate::dom;
+use crate::http;
 use crate::state::{Answers, Choice, Look, Tab};
 use crate::url::{self, Answered, Link, LinkFault};
 
@@ -122,13 +121,7 @@ pub(crate) async fn make_short(link: &Link) -> Result<String, String> {
         view: Some(document(&view).map_err(text)?),
     };
     let body = serde_json::to_string(&body).map_err(text)?;
-    let request = Request::post("/api/v1/scenarios").header("content-type", "application/json");
-    let request = request.body(body).map_err(|e| e.to_string())?;
-    let response = request.send().await.map_err(|e| e.to_string())?;
-    if !response.ok() {
-        return Err(problem(&response).await);
-    }
-    let stored: SharedScenario = read_body(&response).await?;
+    let stored: SharedScenario = http::json("/api/v1/scenarios", Some(&body)).await?;
     let origin = dom::window().and_then(|window| window.location().origin().ok());
     Ok(format!("{}/s/{}", origin.unwrap_or_default(), stored.id))
 }
@@ -136,11 +129,8 @@ pub(crate) async fn make_short(link: &Link) -> Result<String, String> {
 /// Fetches the plan behind a short link; `None` when the server has none.
 pub(crate) async fn fetch_stored(id: &str) -> Option<Link> {
     let id = js_sys::encode_uri_component(id).as_string()?;
-    let response = Request::get(&format!("/api/v1/scenarios/{id}")).send().await.ok()?;
-    if !response.ok() {
-        return None;
-    }
-    let stored: SharedScenario = read_body(&response).await.ok()?;
+    let stored =
+        http::json::<SharedScenario>(&format!("/api/v1/scenarios/{id}"), None).await.ok()?;
     let view = stored.view.and_then(|view| serde_json::to_vec(&view).ok());
     let view: Option<StoredView> = view.and_then(|view| serde_json::from_slice(&view).ok());
     let predictions = stored.engine.predictions;
@@ -160,15 +150,4 @@ pub(crate) async fn fetch_stored(id: &str) -> Option<Link> {
 /// A value as a JSON document, by way of text: the page then has one reader and one writer.
 fn document(value: &impl Serialize) -> serde_json::Result<Value> {
     serde_json::from_slice(&serde_json::to_vec(value)?)
-}
-
-async fn read_body<T: DeserializeOwned>(response: &Response) -> Result<T, String> {
-    let bytes = response.binary().await.map_err(|error| error.to_string())?;
-    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
-}
-
-async fn problem(response: &Response) -> String {
-    let status = response.status().to_string();
-    let problem = read_body::<Problem>(response).await.ok();
-    problem.map_or(status, |problem| problem.detail.unwrap_or(problem.title))
 }

@@ -78,6 +78,15 @@ pub fn float_size(bytes: f64, unit: Unit) -> String {
     format!("{sign}{}", size(whole.unsigned_abs(), unit))
 }
 
+/// A figure without a unit: counts in full, all else to three digits.
+pub fn number(value: f64) -> String {
+    if 1000.0 <= value && value <= 9e15 && value.fract() == 0.0 {
+        separated(&format!("{value:.0}"))
+    } else {
+        significant(value)
+    }
+}
+
 /// `3.42 PFLOP`.
 pub fn flops(value: f64) -> String {
     let steps = [(1e18, "EFLOP"), (1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")];
@@ -273,6 +282,13 @@ mod tests {
         ] {
             assert_eq!(significant(value), text, "{value}");
         }
+    }
+
+    #[test]
+    fn counts_are_told_in_full() {
+        assert_eq!(number(1_235_814_400.0), "1,235,814,400");
+        assert_eq!(number(0.431_2), "0.431");
+        assert_eq!(number(-3.0), "−3");
     }
 
     #[test]

@@ -11,6 +11,7 @@
 
 mod address;
 mod app;
+mod asking;
 mod dom;
 mod edit;
 mod engine;
@@ -20,6 +21,8 @@ mod field;
 mod form;
 mod format;
 mod help;
+mod http;
+mod page;
 mod performance;
 mod plan;
 mod share;

@@ -3,10 +3,11 @@
 use leptos::prelude::*;
 use simulator::wire::report::StepKind;
 
-use crate::app::{Notice, NoticeKind};
+use crate::engine::Rules;
 use crate::erased::{aria, flag, maybe_text, part};
 use crate::format;
 use crate::help;
+use crate::page::{Notice, NoticeKind};
 use crate::state::{Answers, Look, Settings};
 use crate::tabs::Tabs;
 use crate::timeline::TimelineChart;
@@ -18,7 +19,10 @@ pub(crate) fn Plan() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
     let look = expect_context::<Look>();
+    let rules = Rules::here();
     let data = Signal::derive(move || answers.timeline(look));
+    // A plan that breaks a rule is not asked about.
+    let is_asking = flag(move || answers.stale.get() && !rules.is_broken());
     let search = Callback::new(move |()| help::search_tensors(look));
     let title = maybe_text(move || {
         answers.with(|answer| format!("{} · {}", answer.report.model.name, answer.report.gpu.name))
@@ -27,7 +31,7 @@ pub(crate) fn Plan() -> impl IntoView {
         <h1 class="print-title">{title}</h1>
         <NoticeBar />
         <VerdictPanel />
-        <section class="chart" class:stale=flag(move || answers.stale.get())>
+        <section class="chart" class:stale=flag(move || answers.stale.get()) class:asking=is_asking>
             <div class="chart-head">
                 <h2>{title}</h2>
                 <div

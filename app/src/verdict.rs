@@ -55,7 +55,7 @@ fn sentence(report: &Report, words: &Words, unit: Unit) -> String {
         band: &format::band(verdict.band_bytes.get(), unit),
         margin: &format::large(verdict.margin_bytes.unsigned_abs(), unit),
         unit: unit.word(),
-        phase: (words.phase)(verdict.phase),
+        phase: (words.in_phase)(verdict.phase),
         step: (words.step)(verdict.step),
         by_cap: verdict.limited_by == LimitedBy::ProcessCap,
     })
@@ -170,7 +170,7 @@ fn OutOfMemory() -> impl IntoView {
                 (words.verdict.out_of_memory)(&OomSentence {
                     size: &format::size(oom.requested_bytes.get(), settings.unit()),
                     what: &oom.what,
-                    phase: (words.phase)(oom.phase),
+                    phase: (words.in_phase)(oom.phase),
                     step: (words.step)(oom.step),
                 })
             })

@@ -6,12 +6,11 @@ use leptos::html;
 use leptos::prelude::*;
 use simulator::wire::timeline::{BEFORE, Category, NEVER};
 
-use super::CategoryName;
 use crate::erased::{flag, maybe_text, part, text, when};
 use crate::format;
 use crate::state::{Answers, Look, Settings};
 use crate::timeline::TimelineData;
-use crate::view_model::live::{self, Column, Order};
+use crate::view_model::live::{self, Column, Order, Span};
 use crate::view_model::peak::share;
 use crate::words::Tables;
 
@@ -38,7 +37,7 @@ const HEADINGS: [Heading; 8] = [
 #[derive(Clone, Copy)]
 struct Rows {
     live: Memo<Arc<live::Live>>,
-    event: Memo<Option<u32>>,
+    span: Memo<Option<Span>>,
 }
 
 /// The tab.
@@ -48,21 +47,24 @@ pub(super) fn CursorTab() -> impl IntoView {
     let look = expect_context::<Look>();
     let filter = RwSignal::new(String::new());
     let order = RwSignal::new(Order::LARGEST);
-    let event = Memo::new(move |_| {
-        let at = look.view.with(|view| view.cursor_event);
+    let span = Memo::new(move |_| {
+        let (selection, cursor) = look.view.with(|view| (view.selection, view.cursor_event));
         answers.timeline(look).map(|data| {
-            let last = u32::try_from(data.timeline.events.len()).unwrap_or(u32::MAX);
-            at.unwrap_or(data.peak_event).min(last.saturating_sub(1))
+            let span = match selection {
+                Some((first, last)) => Span { first, last },
+                None => Span::at(cursor.unwrap_or(data.peak_event)),
+            };
+            span.within(data.timeline.events.len())
         })
     });
     let live = Memo::new(move |_| {
         let data = answers.timeline(look);
-        let live = data.zip(event.get()).map(|(data, event)| {
-            filter.with(|filter| live::live(&data.timeline, event, filter, order.get()))
+        let live = data.zip(span.get()).map(|(data, span)| {
+            filter.with(|filter| live::live(&data.timeline, span, filter, order.get()))
         });
         Arc::new(live.unwrap_or_default())
     });
-    let rows = Rows { live, event };
+    let rows = Rows { live, span };
     view! {
         <div class="cursor-tab">
             <Caption rows filter />
@@ -80,21 +82,29 @@ fn Caption(rows: Rows, filter: RwSignal<String>) -> impl IntoView {
     let words = move || &settings.words().tables;
     let text = maybe_text(move || {
         let data = answers.timeline(look)?;
-        let event = rows.event.get()?;
-        let time = data.timeline.events.time_ns.get(event as usize).copied().unwrap_or_default();
+        let span = rows.span.get()?;
+        let time_ns = |event: u32| data.timeline.events.time_ns.get(event as usize).copied();
+        let [first, last] = [span.first, span.last].map(|event| format::count(event.into()));
+        let start_ns = time_ns(span.first).unwrap_or_default();
+        let length_ns = time_ns(span.last).unwrap_or_default().saturating_sub(start_ns);
         Some(rows.live.with(|live| {
-            (words().alive)(
-                &format::count(live.count),
-                &format::size(live.bytes, settings.unit()),
-                &format::count(event.into()),
-                &format::nanoseconds(time),
-            )
+            let count = format::count(live.count);
+            let size = format::size(live.bytes, settings.unit());
+            if span.is_one() {
+                (words().alive)(&count, &size, &first, &format::nanoseconds(start_ns))
+            } else {
+                let events = format!("{first} – {last}");
+                (words().alive_in)(&count, &size, &events, &format::nanoseconds(length_ns))
+            }
         }))
     });
-    let is_moved = Memo::new(move |_| look.view.with(|view| view.cursor_event.is_some()));
+    let is_moved = Memo::new(move |_| {
+        look.view.with(|view| view.cursor_event.is_some() || view.selection.is_some())
+    });
     let place = Signal::derive(move || {
         let words = words();
         look.view.with(|view| match view.cursor_event {
+            _ if view.selection.is_some() => words.cursor_range,
             Some(_) if view.cursor_held => words.cursor_held,
             Some(_) => words.cursor_hover,
             None => words.cursor_peak,
@@ -104,6 +114,7 @@ fn Caption(rows: Rows, filter: RwSignal<String>) -> impl IntoView {
         look.view.update(|view| {
             view.cursor_event = None;
             view.cursor_held = false;
+            view.selection = None;
         });
     };
     let back = move || {
@@ -203,15 +214,26 @@ fn LiveRow(rows: Rows, index: usize) -> impl IntoView {
         let (Some(data), Some(tensor)) = (answers.timeline(look), tensor.get()) else {
             return ().into_any();
         };
-        let total = rows.live.with(|live| live.bytes);
-        cells(&data, tensor, total, settings).unwrap_or_else(|| ().into_any())
+        let largest = rows.live.with(|live| live.largest);
+        cells(&data, tensor, largest, settings).unwrap_or_else(|| ().into_any())
     });
     let is_lit = flag(move || tensor.get().is_some_and(|t| look.hovered.get() == Some(t)));
+    // A click pins the tensor in the chart, and another lets it go.
+    let pin = move |_| {
+        let tensor = tensor.get_untracked();
+        look.view.update(|view| view.pinned = tensor.filter(|_| view.pinned != tensor));
+    };
+    let is_pinned = flag(move || {
+        tensor.get().is_some_and(|tensor| look.view.with(|view| view.pinned == Some(tensor)))
+    });
     view! {
         <tr
             aria-rowindex=(index + 2).to_string()
             class:lit=is_lit
+            class:pinned=is_pinned
+            on:click=pin
             on:mouseenter=move |_| look.hovered.set(tensor.get_untracked())
+            on:focusin=move |_| look.hovered.set(tensor.get_untracked())
             on:mouseleave=move |_| look.hovered.set(None)
         >
             {cells}
@@ -219,7 +241,7 @@ fn LiveRow(rows: Rows, index: usize) -> impl IntoView {
     }
 }
 
-fn cells(data: &TimelineData, row: u32, total: u64, settings: Settings) -> Option<AnyView> {
+fn cells(data: &TimelineData, row: u32, largest: u64, settings: Settings) -> Option<AnyView> {
     let words = &settings.words().tables;
     let timeline = &data.timeline;
     let tensors = &timeline.tensors;
@@ -238,10 +260,15 @@ fn cells(data: &TimelineData, row: u32, total: u64, settings: Settings) -> Optio
         event => format::count(event.into()),
     };
     let name = label(&tensors.name);
-    let part = share(bytes, total);
+    let part = share(bytes, largest);
     let cells = view! {
-        <td class="name" title=name.clone()>{name.clone()}</td>
-        <td><CategoryName category /></td>
+        <td class="name">
+            <button type="button" title=name.clone()>{name.clone()}</button>
+        </td>
+        <td>
+            <span class=format!("swatch c-{}", category.word())></span>
+            {(settings.words().category)(category)}
+        </td>
         <td>{label(&tensors.block)}</td>
         <td class="num">{live::layer(tensors, row).map(|layer| layer.to_string())}</td>
         <td>{label(&tensors.primitive)}</td>

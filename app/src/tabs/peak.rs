@@ -21,7 +21,7 @@ pub(super) fn PeakTab() -> impl IntoView {
         let words = settings.words();
         answers.with(|answer| {
             let step = answer.step(look.step.get());
-            let phase = (words.phase)(step.peak_phase);
+            let phase = (words.in_phase)(step.peak_phase);
             (words.tables.peak_caption)(phase, &format::nanoseconds(step.peak_ns))
         })
     });

@@ -104,7 +104,6 @@ fn Phases() -> impl IntoView {
                 view! {
                     <tr>
                         <th scope="row">{name}</th>
-                        <td class="num">{format::nanoseconds(phase.length_ns)}</td>
                         <td class="num">{format::size(phase.start_bytes.get(), unit)}</td>
                         <td class="num">{format::size(phase.peak_bytes.get(), unit)}</td>
                         <td class="num">{format::size(phase.end_bytes.get(), unit)}</td>
@@ -121,7 +120,6 @@ fn Phases() -> impl IntoView {
             <table class="plain">
                 <thead><tr>
                     <th scope="col">{settings.word(|w| w.tables.phase)}</th>
-                    <th scope="col" class="num">{settings.word(|w| w.tables.length)}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.start)}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.peak)}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.end)}</th>

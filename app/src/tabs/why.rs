@@ -79,7 +79,7 @@ fn value(figure: &Figure, unit: Unit) -> String {
         "B" => format::float_size(figure.value, unit),
         "s" => format::seconds(figure.value),
         "FLOP" => format::flops(figure.value),
-        "1" => format::significant(figure.value),
+        "1" => format::number(figure.value),
         other => format!("{}{}{other}", format::significant(figure.value), format::NBSP),
     }
 }

@@ -1,4 +1,4 @@
-//! The tensors that are alive at an event, filtered and sorted.
+//! The tensors that are alive at an event, or in a range of events, filtered and sorted.
 
 use simulator::wire::timeline::{BEFORE, NEVER, NO_LAYER, Tensors, Timeline};
 
@@ -34,6 +34,30 @@ impl Order {
     }
 }
 
+/// Events, first and last; one event is both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub first: u32,
+    pub last: u32,
+}
+
+impl Span {
+    /// One event.
+    pub(crate) const fn at(event: u32) -> Self {
+        Self { first: event, last: event }
+    }
+
+    /// The same events, as far as there are `n`.
+    pub(crate) fn within(self, n: usize) -> Self {
+        let end = u32::try_from(n).unwrap_or(u32::MAX).saturating_sub(1);
+        Self { first: self.first.min(end), last: self.last.min(end) }
+    }
+
+    pub(crate) const fn is_one(self) -> bool {
+        self.first == self.last
+    }
+}
+
 /// What is alive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Live {
@@ -43,25 +67,28 @@ pub(crate) struct Live {
     pub count: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Bytes of the largest.
+    pub largest: u64,
 }
 
-/// Whether a tensor is alive right after an event.
-fn is_alive(tensors: &Tensors, index: usize, event: u32) -> bool {
+/// Whether a tensor is alive right after one of the events.
+fn is_alive(tensors: &Tensors, index: usize, span: Span) -> bool {
     let (born, freed) = (tensors.born[index], tensors.freed[index]);
-    (born == BEFORE || born <= event) && (freed == NEVER || event < freed)
+    (born == BEFORE || born <= span.last) && (freed == NEVER || span.first < freed)
 }
 
-/// The tensors alive right after `event`.
-pub(crate) fn live(timeline: &Timeline, event: u32, filter: &str, order: Order) -> Live {
+/// The tensors alive right after one of the events.
+pub(crate) fn live(timeline: &Timeline, span: Span, filter: &str, order: Order) -> Live {
     let tensors = &timeline.tensors;
     let keeps = matching_labels(timeline, filter);
     let mut live = Live::default();
     for index in 0..tensors.len() {
-        if !is_alive(tensors, index, event) {
+        if !is_alive(tensors, index, span) {
             continue;
         }
         live.count += 1;
         live.bytes += tensors.bytes[index];
+        live.largest = live.largest.max(tensors.bytes[index]);
         let is_kept = keeps.as_ref().is_none_or(|keeps| {
             let keeps = |label: u32| keeps.get(label as usize).copied().unwrap_or(false);
             keeps(tensors.name[index])
@@ -145,28 +172,40 @@ mod tests {
     #[test]
     fn alive_is_from_birth_until_the_free() {
         let timeline = timeline();
-        let at = |event| live(&timeline, event, "", Order::LARGEST);
+        let at = |event| live(&timeline, Span::at(event), "", Order::LARGEST);
         assert_eq!(at(0).rows, [1, 0]);
-        assert_eq!(at(1), Live { rows: Vec::from([1, 2, 0]), count: 3, bytes: 60 });
-        assert_eq!(at(2), Live { rows: Vec::from([2, 0]), count: 2, bytes: 30 });
+        assert_eq!(at(1), Live { rows: Vec::from([1, 2, 0]), count: 3, bytes: 60, largest: 30 });
+        assert_eq!(at(2), Live { rows: Vec::from([2, 0]), count: 2, bytes: 30, largest: 20 });
+    }
+
+    #[test]
+    fn a_range_holds_all_that_live_in_it() {
+        let timeline = timeline();
+        let rows = |first, last| live(&timeline, Span { first, last }, "", Order::LARGEST).rows;
+        assert_eq!(rows(0, 1), [1, 2, 0]);
+        assert_eq!(rows(2, 9), [2, 0]);
+        assert_eq!(Span { first: 5, last: 9 }.within(7), Span { first: 5, last: 6 });
+        assert_eq!(Span::at(5).within(0), Span::at(0));
     }
 
     #[test]
     fn the_filter_hides_rows_but_counts_them() {
-        let found = live(&timeline(), 1, "WEIGHT", Order::LARGEST);
-        assert_eq!(found, Live { rows: Vec::from([0]), count: 3, bytes: 60 });
-        assert_eq!(live(&timeline(), 1, "linear", Order::LARGEST).rows.len(), 3);
-        assert_eq!(live(&timeline(), 1, "nothing", Order::LARGEST).rows.len(), 0);
+        let at = |filter| live(&timeline(), Span::at(1), filter, Order::LARGEST);
+        let found = at("WEIGHT");
+        assert_eq!(found, Live { rows: Vec::from([0]), count: 3, bytes: 60, largest: 30 });
+        assert_eq!(at("linear").rows.len(), 3);
+        assert_eq!(at("nothing").rows.len(), 0);
     }
 
     #[test]
     fn what_was_there_before_sorts_first() {
+        let rows = |order| live(&timeline(), Span::at(1), "", order).rows;
         let order = Order::LARGEST.clicked(Column::Born);
-        assert_eq!(live(&timeline(), 1, "", order).rows, [0, 1, 2]);
+        assert_eq!(rows(order), [0, 1, 2]);
         let order = order.clicked(Column::Born);
-        assert_eq!(live(&timeline(), 1, "", order).rows, [2, 1, 0]);
+        assert_eq!(rows(order), [2, 1, 0]);
         let order = order.clicked(Column::Layer);
-        assert_eq!(live(&timeline(), 1, "", order).rows, [0, 2, 1]);
+        assert_eq!(rows(order), [0, 2, 1]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) const EN: Words = Words {
     share: SHARE,
     category,
     phase,
+    in_phase,
     step,
     tab,
     fieldset,
@@ -184,7 +185,6 @@ const TABLES: Tables = Tables {
     start: "At its start",
     end: "At its end",
     peak: "Peak",
-    length: "Length",
     time: "Time",
     value: "Value",
     formula: "Formula",
@@ -193,6 +193,10 @@ const TABLES: Tables = Tables {
     filter: "Filter tensors",
     figures_filter: "Filter figures",
     alive: |n, bytes, event, time| format!("{n} tensors alive, {bytes}, at event {event} ({time})"),
+    alive_in: |n, bytes, events, time| {
+        format!("{n} tensors live in events {events} ({time}), {bytes} together")
+    },
+    cursor_range: "selection",
     cursor_peak: "peak",
     cursor_held: "held here",
     cursor_hover: "at the cursor",
@@ -302,6 +306,18 @@ const fn phase(phase: PhaseKind) -> &'static str {
         PhaseKind::Backward => "backward",
         PhaseKind::Clip => "clipping",
         PhaseKind::Optimizer => "optimizer",
+        PhaseKind::ZeroGrad => "zero_grad",
+    }
+}
+
+const fn in_phase(phase: PhaseKind) -> &'static str {
+    match phase {
+        PhaseKind::Build => "construction",
+        PhaseKind::Forward => "the forward pass",
+        PhaseKind::Loss => "the loss",
+        PhaseKind::Backward => "the backward pass",
+        PhaseKind::Clip => "gradient clipping",
+        PhaseKind::Optimizer => "the optimizer's update",
         PhaseKind::ZeroGrad => "zero_grad",
     }
 }

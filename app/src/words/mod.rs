@@ -26,6 +26,8 @@ pub(crate) struct Words {
     pub share: Share,
     pub category: fn(Category) -> &'static str,
     pub phase: fn(PhaseKind) -> &'static str,
+    /// The same within a sentence.
+    pub in_phase: fn(PhaseKind) -> &'static str,
     pub step: fn(StepKind) -> &'static str,
     pub tab: fn(Tab) -> &'static str,
     pub fieldset: fn(FieldsetName) -> &'static str,
@@ -190,7 +192,6 @@ pub(crate) struct Tables {
     pub start: &'static str,
     pub end: &'static str,
     pub peak: &'static str,
-    pub length: &'static str,
     pub time: &'static str,
     pub value: &'static str,
     pub formula: &'static str,
@@ -200,6 +201,9 @@ pub(crate) struct Tables {
     pub figures_filter: &'static str,
     /// Tensors, bytes, event, time.
     pub alive: fn(&str, &str, &str, &str) -> String,
+    /// Tensors, bytes, events, time.
+    pub alive_in: fn(&str, &str, &str, &str) -> String,
+    pub cursor_range: &'static str,
     pub cursor_peak: &'static str,
     pub cursor_held: &'static str,
     pub cursor_hover: &'static str,

@@ -21,6 +21,7 @@ pub(crate) const ZH: Words = Words {
     share: SHARE,
     category,
     phase,
+    in_phase: phase,
     step,
     tab,
     fieldset,
@@ -170,7 +171,6 @@ const TABLES: Tables = Tables {
     start: "开始时",
     end: "结束时",
     peak: "峰值",
-    length: "时长",
     time: "时间",
     value: "数值",
     formula: "公式",
@@ -179,6 +179,10 @@ const TABLES: Tables = Tables {
     filter: "筛选张量",
     figures_filter: "筛选指标",
     alive: |n, bytes, event, time| format!("事件 {event}（{time}）时有 {n} 个张量存活，共 {bytes}"),
+    alive_in: |n, bytes, events, time| {
+        format!("事件 {events}（{time}）期间有 {n} 个张量存活，合计 {bytes}")
+    },
+    cursor_range: "选区",
     cursor_peak: "峰值",
     cursor_held: "停在此处",
     cursor_hover: "光标处",
