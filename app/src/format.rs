@@ -259,7 +259,7 @@ mod tests {
             (1 << 20, "1 MiB", "1.05 MB"),
             (61 * gib + gib / 3, "61.3 GiB", "65.9 GB"),
             (80 * gib, "80 GiB", "85.9 GB"),
-            (1024 * gib, "1,024 GiB", "1,100 GB"),
+            (1024 * gib, "1,020 GiB", "1,100 GB"),
         ] {
             assert_eq!(plain(&size(bytes, Unit::Gib)), binary);
             assert_eq!(plain(&size(bytes, Unit::Gb)), decimal);

@@ -17,7 +17,7 @@ pub(crate) fn TopBar() -> impl IntoView {
     let choice = expect_context::<Choice>();
     view! {
         <header class="topbar">
-            <a class="brand" href="/">
+            <a class="brand" href="/" aria-label="Tidemark">
                 <img src=logo() width="22" height="22" alt="" />
                 <span>"Tidemark"</span>
             </a>

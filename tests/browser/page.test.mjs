@@ -178,7 +178,7 @@ describe("page", () => {
     await page.goto(old);
     await started(page);
     await answer(page);
-    assert.match(await page.locator(".notice").innerText(), /11\.5 GiB/);
+    assert.match(await page.locator(".notice").innerText(), /11\.5\sGiB/);
     await page.goto(`${url}/?v=99&s=AAAA`);
     await started(page);
     assert.match(await page.locator(".notice").innerText(), /newer/);
