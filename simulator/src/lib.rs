@@ -36,6 +36,8 @@ pub mod program;
 
 pub mod timeline;
 
+pub mod tide;
+
 pub mod report;
 
 pub mod simulate;

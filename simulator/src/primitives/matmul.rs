@@ -184,8 +184,10 @@ impl Tape {
         for index in 0..self.n_params() {
             let id = ParamId::new(index);
             if let Some((storage, _)) = self.param_mut(id).cast.take() {
+                self.enter_layer(self.param(id).layer);
                 self.release_storage(storage);
             }
         }
+        self.enter_layer(None);
     }
 }

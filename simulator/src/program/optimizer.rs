@@ -31,6 +31,7 @@ impl Process<'_> {
         for &id in &trainable {
             self.create_states(id);
         }
+        self.tape.enter_layer(None);
         self.tape.enter(Block::Optimizer, "step");
         match (self.scenario.optimizer.name, self.scenario.optimizer.implementation) {
             (OptimizerName::Adamw, Implementation::Foreach) => {
@@ -62,6 +63,7 @@ impl Process<'_> {
             (OptimizerName::Sgd, _) if optimizer.momentum.is_some_and(|m| 0.0 < m) => &[bytes],
             (OptimizerName::Sgd, _) => &[],
         };
+        self.tape.enter_layer(self.tape.param(id).layer);
         for &size in sizes {
             let state = self.tape.allocate(size, Prim::State);
             self.tape.own(state, id, Category::OptimizerStates);
@@ -80,9 +82,11 @@ impl Process<'_> {
         }
         for &id in trainable {
             if let Some(grad) = tape.param_mut(id).grad.take() {
+                tape.enter_layer(tape.param(id).layer);
                 tape.release_storage(grad);
             }
         }
+        tape.enter_layer(None);
     }
 
     /// `clip_grad_norm_`: one norm per gradient (a buffer of partial sums per tensor and chunk), their
@@ -101,17 +105,14 @@ impl Process<'_> {
         let n = trainable.len() as u64;
         let dtype = trainable.first().map_or(DType::F32, |&id| tape.param(id).dtype);
         let partial = tape.allocate(n * chunks * 4, Prim::ClipGrad);
-        let norms: Vec<StorageId> =
-            trainable.iter().map(|_| tape.allocate(dtype.bytes(), Prim::ClipGrad)).collect();
+        let norms = each(tape, &trainable, |tape, _| tape.allocate(dtype.bytes(), Prim::ClipGrad));
         let bytes: u64 = trainable.iter().map(|&id| gradient_bytes(tape, id)).sum();
         tape.run(Prim::ClipGrad, update(Update::Foreach, n, dtype, bytes));
         tape.release_storage(partial);
         let stacked = tape.empty(Shape::new([n]), dtype, Prim::ClipGrad);
         let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
         tape.release(stacked);
-        for norm in norms {
-            tape.release_storage(norm);
-        }
+        release_each(tape, trainable.iter().zip(norms));
         let mut coefficient = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
         for _ in 0..2 {
             let next = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
@@ -134,12 +135,33 @@ fn gradient_bytes(tape: &Tape, id: ParamId) -> u64 {
 
 /// `_multi_tensor_adam`: everything in place but the square root of the second moments.
 fn foreach_adamw(tape: &mut Tape, params: &[ParamId]) {
-    let roots: Vec<StorageId> =
-        params.iter().map(|&id| tape.allocate(gradient_bytes(tape, id), Prim::Update)).collect();
+    let roots =
+        each(tape, params, |tape, id| tape.allocate(gradient_bytes(tape, id), Prim::Update));
     in_place(tape, params, Update::Foreach, 18);
-    for root in roots.into_iter().rev() {
-        tape.release_storage(root);
+    release_each(tape, params.iter().zip(roots).rev());
+}
+
+/// One storage for each parameter, made within the parameter's layer.
+fn each(
+    tape: &mut Tape,
+    params: &[ParamId],
+    make: impl Fn(&mut Tape, ParamId) -> StorageId,
+) -> Vec<StorageId> {
+    let make = |&id: &ParamId| {
+        tape.enter_layer(tape.param(id).layer);
+        make(tape, id)
+    };
+    let storages = params.iter().map(make).collect();
+    tape.enter_layer(None);
+    storages
+}
+
+fn release_each<'a>(tape: &mut Tape, storages: impl Iterator<Item = (&'a ParamId, StorageId)>) {
+    for (&id, storage) in storages {
+        tape.enter_layer(tape.param(id).layer);
+        tape.release_storage(storage);
     }
+    tape.enter_layer(None);
 }
 
 /// `_single_tensor_adam`: `denom = (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps)`; the name
@@ -147,6 +169,7 @@ fn foreach_adamw(tape: &mut Tape, params: &[ParamId]) {
 fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
     let mut previous = StorageId::NONE;
     for &id in params {
+        tape.enter_layer(tape.param(id).layer);
         let bytes = gradient_bytes(tape, id);
         let root = tape.allocate(bytes, Prim::Update);
         let denominator = tape.allocate(bytes, Prim::Update);
@@ -157,6 +180,7 @@ fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
         }
     }
+    tape.enter_layer(None);
     tape.release_storage(previous);
 }
 

@@ -33,6 +33,31 @@ impl Architecture {
         }
     }
 
+    /// How many layers see the whole sequence, and how many after them attend within a window. All are
+    /// of the second kind when the class knows no window: within a kind layers are alike.
+    pub(crate) fn layer_kinds(&self) -> [u64; 2] {
+        let whole = match self {
+            Self::Llama(LlamaLike { sliding_window: Some(window), layers, .. }) => {
+                window.first_layer.min(*layers)
+            }
+            Self::Llama(_) | Self::Gpt2(_) => 0,
+        };
+        [whole, self.layers() - whole]
+    }
+
+    /// Changes how many layers there are of each kind.
+    pub(super) const fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
+        match self {
+            Self::Gpt2(model) => model.layers = whole + others,
+            Self::Llama(model) => {
+                model.layers = whole + others;
+                if let Some(window) = &mut model.sliding_window {
+                    window.first_layer = whole;
+                }
+            }
+        }
+    }
+
     /// Attention heads.
     pub const fn heads(&self) -> u64 {
         match self {

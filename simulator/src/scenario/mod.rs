@@ -60,6 +60,15 @@ impl ValidScenario {
         &self.architecture
     }
 
+    /// The same question about a model with other numbers of layers of each kind (see
+    /// [`Architecture::layer_kinds`]) and of micro-batches.
+    pub(crate) fn with_extent(&self, layers: [u64; 2], grad_accum: u64) -> Self {
+        let mut other = self.clone();
+        other.architecture.set_layer_kinds(layers);
+        other.scenario.workload.grad_accum = grad_accum;
+        other
+    }
+
     /// The GPU.
     pub const fn gpu(&self) -> &GpuProfile {
         &self.gpu

@@ -18,7 +18,7 @@ pub use node::{
     Attention, Backward, Batched, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId,
     Product, SavedSlot, Source,
 };
-pub use record::{OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
+pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 
 use crate::clock::{Issue, Work};
 use crate::tensor::{DType, Layout, Shape};
@@ -123,8 +123,11 @@ impl Tape {
     }
 
     /// Names the layer that the next operations belong to.
-    pub const fn enter_layer(&mut self, layer: Option<u32>) {
-        self.scope.layer = layer;
+    pub fn enter_layer(&mut self, layer: Option<u32>) {
+        if self.scope.layer != layer {
+            self.scope.layer = layer;
+            self.record.mark(layer);
+        }
     }
 
     /// Where we are.
@@ -133,7 +136,8 @@ impl Tape {
     }
 
     /// Goes back to a place.
-    pub const fn set_scope(&mut self, scope: Scope) {
+    pub fn set_scope(&mut self, scope: Scope) {
+        self.enter_layer(scope.layer);
         self.scope = scope;
     }
 
@@ -278,10 +282,13 @@ impl Tape {
 
     /// Allocates and registers a parameter.
     pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
+        let layer = layer_of(&name);
+        self.enter_layer(layer);
         let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
+        self.enter_layer(None);
         let id = ParamId::new(self.params.len());
         self.own(storage, id, Category::Weights);
-        self.params.push(Param::new(name, storage, shape, dtype));
+        self.params.push(Param::new(name, layer, storage, shape, dtype));
         id
     }
 
@@ -465,6 +472,7 @@ impl Tape {
     /// When a node has not run, or a held storage is no longer alive: a bug of a block or rule.
     pub fn take_record(&mut self, held: &mut [StorageId]) -> (Recorded, Vec<u32>) {
         assert!(self.nodes.iter().all(|node| node.done), "every node has run");
+        self.enter_layer(None);
         self.nodes.clear();
         self.frames.clear();
         let (next, renumbered, origin) = self.record.successor();
@@ -478,4 +486,9 @@ impl Tape {
         }
         (core::mem::replace(&mut self.record, next), origin)
     }
+}
+
+/// The layer in a parameter's path: its first part that is a number.
+fn layer_of(path: &str) -> Option<u32> {
+    path.split('.').find_map(|part| part.parse().ok())
 }

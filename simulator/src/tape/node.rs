@@ -365,6 +365,8 @@ impl Node {
 pub struct Param {
     /// Its path in the model, such as `model.layers.3.mlp.up_proj.weight`.
     pub name: String,
+    /// The layer that it belongs to.
+    pub layer: Option<u32>,
     /// Its bytes.
     pub storage: StorageId,
     /// Its shape.
@@ -387,9 +389,16 @@ pub struct Param {
 
 impl Param {
     /// A trainable parameter without gradient.
-    pub(super) const fn new(name: String, storage: StorageId, shape: Shape, dtype: DType) -> Self {
+    pub(super) const fn new(
+        name: String,
+        layer: Option<u32>,
+        storage: StorageId,
+        shape: Shape,
+        dtype: DType,
+    ) -> Self {
         Self {
             name,
+            layer,
             storage,
             shape,
             dtype,

@@ -83,6 +83,15 @@ pub struct PhaseStart {
     pub op: u32,
 }
 
+/// Where the layer changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// First request of the layer.
+    pub request: u32,
+    /// The layer; a record begins outside of any.
+    pub layer: Option<u32>,
+}
+
 /// What a run left behind.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
@@ -96,6 +105,8 @@ pub struct Recorded {
     pub ops: Vec<OpRecord>,
     /// Phases in order.
     pub phases: Vec<PhaseStart>,
+    /// Changes of the layer, in order.
+    pub marks: Vec<Mark>,
     /// Requests made before `torch.cuda.empty_cache()` was called, if it was.
     pub empty_cache: Option<u32>,
     live_bytes: u64,
@@ -108,6 +119,14 @@ impl Recorded {
     pub(super) fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
         let (request, op) = (self.requests.len() as u32, self.ops.len() as u32);
         self.phases.push(PhaseStart { kind, micro_batch, request, op });
+    }
+
+    pub(super) fn mark(&mut self, layer: Option<u32>) {
+        let request = self.requests.len() as u32;
+        match self.marks.last_mut() {
+            Some(last) if last.request == request => last.layer = layer,
+            _ => self.marks.push(Mark { request, layer }),
+        }
     }
 
     pub(super) fn empty_cache(&mut self) {

@@ -23,7 +23,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("blocks", &["wire", "scenario", "tensor", "tape", "primitives", "engine"]),
     ("program", &["wire", "scenario", "clock", "tensor", "tape", "primitives", "engine", "blocks"]),
     ("timeline", &["units", "wire", "allocator", "clock", "tape", "program"]),
-    ("tide", &["units", "scenario", "tape", "program"]),
+    ("tide", &["wire", "scenario", "tape", "program"]),
     ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline"]),
     (
         "simulate",
