@@ -1,0 +1,336 @@
+//! What must hold for every scenario, tried on random small ones.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use serde_json::{Map, Value, json};
+use simulator::catalog::Catalog;
+use simulator::scenario::{ValidScenario, Word, validate};
+use simulator::units::Bytes;
+use simulator::wire::model::ModelKind;
+use simulator::wire::report::{PhaseReport, StepReport};
+use simulator::wire::scenario::{
+    Checkpointing, Hardware, Model, Optimizer, OptimizerName, SCENARIO_VERSION, Stack, Workload,
+};
+use simulator::wire::timeline::{BEFORE, Category, NEVER, PhaseKind};
+use simulator::wire::{Scenario, Timeline};
+use simulator::{Simulation, simulate};
+
+static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::builtin);
+
+const MIB: u64 = 1 << 20;
+
+fn choice<T: Word + core::fmt::Debug + 'static>() -> impl Strategy<Value = T> {
+    prop::sample::select(T::WORDS.iter().map(|(_, choice)| *choice).collect::<Vec<T>>())
+}
+
+fn one_of<T: Clone + core::fmt::Debug + 'static>(values: &[T]) -> impl Strategy<Value = T> {
+    prop::sample::select(values.to_vec())
+}
+
+prop_compose! {
+    fn llama_like()(
+        width in 5..=32_u64,
+        kv_heads in 1..=4_u64,
+        groups in 1..=4_u64,
+        head_dim in one_of(&[8_u64, 16, 20, 32, 64, 264]),
+        layers in 1..=4_u64,
+        vocab in 100..=2_000_u64,
+        tied: bool,
+        window in prop::option::of((1..=300_u64, 0..=4_u64)),
+    ) -> Map<String, Value> {
+        let hidden = kv_heads * groups * width;
+        let mut config = json!({
+            "hidden_size": hidden, "intermediate_size": 3 * hidden, "num_hidden_layers": layers,
+            "num_attention_heads": kv_heads * groups, "num_key_value_heads": kv_heads,
+            "head_dim": head_dim, "vocab_size": vocab, "tie_word_embeddings": tied,
+        });
+        if let Some((tokens, from)) = window {
+            config["use_sliding_window"] = true.into();
+            config["sliding_window"] = tokens.into();
+            config["max_window_layers"] = from.into();
+        }
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+prop_compose! {
+    fn gpt2()(
+        heads in 1..=8_u64,
+        head_dim in one_of(&[8_u64, 16, 31, 64]),
+        layers in 1..=4_u64,
+        vocab in 100..=2_000_u64,
+        tied: bool,
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let config = json!({
+            "n_embd": heads * head_dim, "n_head": heads, "n_layer": layers, "vocab_size": vocab,
+            "tie_word_embeddings": tied, "embd_pdrop": dropout, "attn_pdrop": dropout,
+            "resid_pdrop": dropout,
+        });
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+fn model() -> impl Strategy<Value = Model> {
+    choice::<ModelKind>().prop_flat_map(|kind| {
+        let config = match kind {
+            ModelKind::Gpt2 => gpt2().boxed(),
+            ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
+            ModelKind::Llama | ModelKind::Mistral => {
+                let without = |mut config: Map<String, Value>| {
+                    for field in ["use_sliding_window", "sliding_window", "max_window_layers"] {
+                        config.remove(field);
+                    }
+                    config
+                };
+                llama_like().prop_map(without).boxed()
+            }
+        };
+        config.prop_map(move |config| Model::Inline { kind, config })
+    })
+}
+
+prop_compose! {
+    fn hardware()(
+        gpu in prop::sample::select(
+            CATALOG.gpus.iter().map(|gpu| gpu.id.clone()).collect::<Vec<_>>(),
+        ),
+        already_used_bytes in one_of(&[0, 1 << 30]),
+        process_cap_bytes in prop::option::of(MIB..=2_000 * MIB),
+    ) -> Hardware {
+        Hardware { gpu, count: 1, already_used_bytes, process_cap_bytes }
+    }
+}
+
+prop_compose! {
+    fn optimizer()(
+        name in choice(),
+        implementation in choice(),
+        momentum in prop::option::of(one_of(&[0.0, 0.9])),
+        clip_grad_norm: bool,
+        set_to_none: bool,
+    ) -> Optimizer {
+        let momentum = momentum.filter(|_| name == OptimizerName::Sgd);
+        Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none }
+    }
+}
+
+prop_compose! {
+    fn stack()(
+        attention in choice(),
+        loss in choice(),
+        tf32: bool,
+        alloc_conf in one_of(&[
+            "", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
+        ]),
+    ) -> Stack {
+        Stack { attention, loss, tf32, alloc_conf: alloc_conf.to_owned() }
+    }
+}
+
+prop_compose! {
+    fn scenario()(
+        model in model(),
+        hardware in hardware(),
+        (micro_batch, seq_len, grad_accum) in (1..=4_u64, 8..=256_u64, 1..=3_u64),
+        precision in choice(),
+        optimizer in optimizer(),
+        checkpointing in choice(),
+        stack in stack(),
+    ) -> Scenario {
+        let workload = Workload { micro_batch, seq_len, grad_accum };
+        let (version, name) = (SCENARIO_VERSION, None);
+        Scenario {
+            version, name, model, hardware, workload, precision, optimizer, checkpointing, stack,
+        }
+    }
+}
+
+fn valid(scenario: &Scenario) -> ValidScenario {
+    validate(scenario, &CATALOG).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+fn run(scenario: &Scenario) -> Simulation {
+    simulate(&valid(scenario))
+}
+
+/// Bytes by category after each event, from the tensors' columns.
+fn categories(timeline: &Timeline) -> Vec<[i64; Category::ALL.len()]> {
+    let tensors = &timeline.tensors;
+    let mut changes = vec![[0_i64; Category::ALL.len()]; timeline.events.len() + 1];
+    for tensor in 0..tensors.len() {
+        let category = usize::from(tensors.category[tensor]);
+        let bytes = tensors.bytes[tensor].cast_signed();
+        let (born, freed) = (tensors.born[tensor], tensors.freed[tensor]);
+        let birth = if born == BEFORE { 0 } else { born as usize + 1 };
+        changes[birth][category] += bytes;
+        if freed != NEVER {
+            changes[freed as usize + 1][category] -= bytes;
+        }
+    }
+    for event in 1..changes.len() {
+        for category in Category::ALL {
+            changes[event][category as usize] += changes[event - 1][category as usize];
+        }
+    }
+    changes
+}
+
+/// Live requested bytes before the first and after each event, from the events.
+fn live(timeline: &Timeline) -> Vec<u64> {
+    let events = &timeline.events;
+    let mut live = vec![timeline.base_bytes];
+    for event in 0..events.len() {
+        let bytes = timeline.tensors.bytes[events.tensor[event] as usize];
+        let before = live[event];
+        live.push(if events.is_alloc[event] == 1 { before + bytes } else { before - bytes });
+    }
+    live
+}
+
+fn check_columns(timeline: &Timeline, live: &[u64]) -> TestCaseResult {
+    let events = &timeline.events;
+    let n = events.len();
+    for length in [events.tensor.len(), events.is_alloc.len(), events.reserved.len()] {
+        prop_assert_eq!(length, n);
+    }
+    prop_assert!(events.time_ns.is_sorted());
+    prop_assert!(events.time_ns.last().is_none_or(|&last| last <= timeline.step_ns));
+    let by_category = categories(timeline);
+    for (sums, &live) in by_category.iter().zip(live) {
+        prop_assert!(sums.iter().all(|&bytes| 0 <= bytes), "{:?}", sums);
+        prop_assert_eq!(sums.iter().sum::<i64>(), live.cast_signed());
+        prop_assert_eq!(sums[Category::OutsidePool as usize], 0);
+        prop_assert_eq!(sums[Category::Slack as usize], 0);
+    }
+    prop_assert!(timeline.base_bytes <= timeline.base_allocated);
+    prop_assert!(timeline.base_allocated <= timeline.base_reserved);
+    for (event, &live) in live[1..].iter().enumerate() {
+        prop_assert!(live <= events.allocated[event]);
+        prop_assert!(events.allocated[event] <= events.reserved[event]);
+    }
+    Ok(())
+}
+
+fn check_phases(timeline: &Timeline, report: &StepReport, live: &[u64]) -> TestCaseResult {
+    let phases = &timeline.phases;
+    prop_assert_eq!(phases.first().map(|phase| phase.first_event), Some(0));
+    prop_assert_eq!(phases.last().map(|p| p.end_event as usize), Some(timeline.events.len()));
+    prop_assert!(phases.windows(2).all(|pair| pair[0].end_event == pair[1].first_event));
+    prop_assert_eq!(phases.len(), report.phases.len());
+    for (phase, row) in phases.iter().zip(&report.phases) {
+        prop_assert!(phase.start_ns <= phase.end_ns);
+        let inside = &live[phase.first_event as usize..=phase.end_event as usize];
+        prop_assert_eq!(row.peak_bytes.get(), inside.iter().copied().max().unwrap_or(0));
+        prop_assert_eq!(row.start_bytes.get(), inside[0]);
+        prop_assert_eq!(row.end_bytes.get(), inside[inside.len() - 1]);
+    }
+    Ok(())
+}
+
+fn check_report(
+    timeline: &Timeline,
+    report: &StepReport,
+    live: &[u64],
+    outside: Bytes,
+) -> TestCaseResult {
+    let events = &timeline.events;
+    let highest = |column: &[u64], base: u64| column.iter().copied().fold(base, u64::max);
+    prop_assert_eq!(report.base_bytes.get(), timeline.base_bytes);
+    prop_assert_eq!(report.peak_requested_bytes.get(), highest(live, 0));
+    let allocated = highest(&events.allocated, timeline.base_allocated);
+    prop_assert_eq!(report.peak_allocated_bytes.get(), allocated);
+    let reserved = highest(&events.reserved, timeline.base_reserved);
+    prop_assert_eq!(report.peak_reserved_bytes.get(), reserved);
+    let at = report.peak_event as usize;
+    prop_assert_eq!(live[at + 1], report.peak_requested_bytes.get());
+    let shown: u64 = report.categories.iter().map(|row| row.bytes.get()).sum();
+    prop_assert_eq!(shown, events.reserved[at] + outside.get());
+    let of_tensors = &categories(timeline)[at + 1];
+    for row in &report.categories {
+        let expected = match row.category {
+            Category::OutsidePool => outside.get(),
+            Category::Slack => events.reserved[at] - live[at + 1],
+            category => of_tensors[category as usize].unsigned_abs(),
+        };
+        prop_assert_eq!(row.bytes.get(), expected, "{:?}", row.category);
+    }
+    let rows: u64 = report.breakdown.iter().map(|row| row.bytes.get()).sum();
+    prop_assert_eq!(rows, live[at + 1]);
+    Ok(())
+}
+
+/// A steady step frees what it makes, and leaves as much as it found.
+fn check_steady(timeline: &Timeline, live: &[u64]) -> TestCaseResult {
+    let tensors = &timeline.tensors;
+    for tensor in 0..tensors.len() {
+        let stays = tensors.freed[tensor] == NEVER;
+        prop_assert_eq!(tensors.born[tensor] == BEFORE, stays, "tensor {}", tensor);
+        prop_assert!(stays || tensors.born[tensor] < tensors.freed[tensor]);
+    }
+    prop_assert_eq!(live.last(), live.first());
+    Ok(())
+}
+
+/// Live bytes at the end of the first forward pass, loss included.
+fn after_forward(step: &StepReport) -> Bytes {
+    let is_forward = |p: &&PhaseReport| matches!(p.kind, PhaseKind::Forward | PhaseKind::Loss);
+    let forward = step.phases.iter().take_while(is_forward);
+    forward.last().expect("a step begins with a forward pass").end_bytes
+}
+
+fn peaks(scenario: &Scenario) -> [Bytes; 2] {
+    let report = run(scenario).report;
+    [report.first, report.steady].map(|step| step.peak_requested_bytes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(200)
+    })]
+
+    #[test]
+    fn columns_and_report_agree_with_themselves(scenario in scenario()) {
+        let valid = valid(&scenario);
+        let outside = valid.outside_pool().total();
+        let simulation = simulate(&valid);
+        let report = &simulation.report;
+        let steps = [(&simulation.first, &report.first), (&simulation.steady, &report.steady)];
+        for (timeline, report) in steps {
+            let live = live(timeline);
+            check_columns(timeline, &live)?;
+            check_phases(timeline, report, &live)?;
+            check_report(timeline, report, &live, outside)?;
+        }
+        check_steady(&simulation.steady, &live(&simulation.steady))?;
+    }
+
+    #[test]
+    fn a_larger_batch_never_lowers_the_peak(scenario in scenario(), more in 1..=4_u64) {
+        let mut larger = scenario.clone();
+        larger.workload.micro_batch += more;
+        for (peak, larger) in peaks(&scenario).into_iter().zip(peaks(&larger)) {
+            prop_assert!(peak <= larger, "{:?} → {:?}", peak, larger);
+        }
+    }
+
+    #[test]
+    fn a_longer_sequence_never_lowers_the_peak(scenario in scenario(), more in 1..=64_u64) {
+        let mut longer = scenario.clone();
+        longer.workload.seq_len += more;
+        for (peak, longer) in peaks(&scenario).into_iter().zip(peaks(&longer)) {
+            prop_assert!(peak <= longer, "{:?} → {:?}", peak, longer);
+        }
+    }
+
+    #[test]
+    fn checkpointing_never_keeps_more_after_forward(scenario in scenario()) {
+        let with = |checkpointing| run(&Scenario { checkpointing, ..scenario.clone() }).report;
+        let (none, full) = (with(Checkpointing::None), with(Checkpointing::Full));
+        prop_assert!(after_forward(&full.first) <= after_forward(&none.first));
+        prop_assert!(after_forward(&full.steady) <= after_forward(&none.steady));
+    }
+}
