@@ -37,7 +37,7 @@ pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
         let mut response = problem_body(next.run(request).await, is_api, &id_text);
         response.headers_mut().insert(REQUEST_ID, id);
         let status = response.status().as_u16();
-        let duration_ms = started.elapsed().as_secs_f64() * 1e3;
+        let duration_ms = started.elapsed().as_millis();
         tracing::info!(status, duration_ms, "answered");
         response
     }

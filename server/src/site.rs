@@ -42,7 +42,8 @@ pub(crate) async fn serve(request: Request) -> Response {
         return file(asset, request.headers());
     }
     if !is_page(path) {
-        return (StatusCode::NOT_FOUND, "Not found\n").into_response();
+        let headers = [(CACHE_CONTROL, "no-store")];
+        return (StatusCode::NOT_FOUND, headers, "Not found\n").into_response();
     }
     match bundle::index() {
         Some(index) => file(index, request.headers()),

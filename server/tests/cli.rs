@@ -54,7 +54,7 @@ workload = { micro_batch = 2, seq_len = 256 }
 
 #[test]
 fn help_names_everything() {
-    let commands = ["simulate", "scenario", "models", "gpus", "bench", "serve"];
+    let commands = ["simulate", "accuracy", "scenario", "models", "gpus", "bench", "serve"];
     check("--help", "", 0, &commands);
     check(
         "simulate --help",
@@ -77,6 +77,24 @@ fn answers_are_read_by_people_and_programs() {
     assert_eq!(report["verdict"]["outcome"], "fits");
     let timeline = check(&format!("{GPT2} --format timeline-json --step first"), "", 0, &[]).stdout;
     assert!(serde_json::from_str::<Value>(&timeline).unwrap()["tensors"]["bytes"].is_array());
+}
+
+#[test]
+fn other_tools_get_their_formats() {
+    let folder = tempfile::TempDir::new().unwrap();
+    for (format, begins) in [
+        ("chrome-trace", b"{\"".as_slice()),
+        ("snapshot", b"\x80".as_slice()),
+        ("csv", b"#".as_slice()),
+    ] {
+        let file = folder.path().join(format);
+        let arguments = format!("{GPT2} --format {format} --output {}", file.display());
+        assert_eq!(check(&arguments, "", 0, &[]).stdout, "");
+        let written = std::fs::read(&file).unwrap();
+        assert!(written.starts_with(begins), "{format}: {:?}", &written[..written.len().min(40)]);
+    }
+    let nowhere = folder.path().join("no/such/folder");
+    check(&format!("{GPT2} --output {}", nowhere.display()), "", 2, &["cannot be written"]);
 }
 
 #[test]
@@ -103,7 +121,7 @@ fn flags_override_the_file() {
         ("--implementation fused", "/optimizer/implementation", "\"fused\""),
         ("--clip", "/optimizer/clip_grad_norm", "true"),
         ("--precision fp32 --tf32", "/stack/tf32", "true"),
-        ("--loss chunked", "/stack/loss", "\"chunked\""),
+        ("--loss fused_linear", "/stack/loss", "\"fused_linear\""),
         (
             "--alloc-conf expandable_segments:True",
             "/stack/alloc_conf",

@@ -1,6 +1,6 @@
 //! `tidemark serve`: the page and the API.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +30,11 @@ const SIMULATE_RATE: Rate = Rate { burst: 100, refill: Duration::from_millis(50)
 pub(super) fn run(args: &Serve) -> anyhow::Result<ExitCode> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new("info"));
     // The address goes to standard output, so that a script can read it; the log does not.
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_writer(std::io::stderr)
+        .init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let served = runtime.block_on(serve(args));
     runtime.shutdown_timeout(LAST_THREADS);

@@ -5,15 +5,20 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
+use simulator::Simulation;
 use simulator::catalog::Catalog;
+use simulator::scenario::{self, ValidScenario};
 use simulator::wire::report::StepKind;
-use simulator::wire::{Answer, Problem, Scenario};
-use simulator::{Simulation, scenario};
+use simulator::wire::{Answer, Fault, Faults, Problem, Rule, Scenario};
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{Document, QueryOf};
 use crate::state::App;
+
+/// Most layer passes (layers × micro-batches) that one request may ask for: about a second of work
+/// and 100 MB of timeline. The command line takes what the simulator takes.
+const LAYER_PASSES_MAX: u64 = 4_096;
 
 /// What else to send.
 #[derive(Deserialize, IntoParams)]
@@ -68,10 +73,29 @@ fn answer(
 ) -> Result<Vec<u8>, ApiError> {
     let scenario = scenario::read(&document.text, document.format)?;
     let valid = scenario::validate(&scenario, catalog)?;
+    bound(&valid)?;
     let Simulation { report, first, steady } = simulator::simulate(&valid);
     let timeline = timeline.map(|step| match step {
         StepKind::First => first,
         StepKind::Steady => steady,
     });
     serde_json::to_vec(&Answer { report, timeline }).map_err(ApiError::internal)
+}
+
+/// Refuses what would keep a worker for long.
+fn bound(scenario: &ValidScenario) -> Result<(), Faults> {
+    let layers = scenario.architecture().layers();
+    let grad_accum = scenario.document().workload.grad_accum;
+    if layers.saturating_mul(grad_accum) <= LAYER_PASSES_MAX {
+        return Ok(());
+    }
+    let path = "workload.grad_accum";
+    let most = (LAYER_PASSES_MAX / layers).max(1);
+    let message = format!(
+        "{layers} layers × {grad_accum} micro-batches are more than this server simulates in one \
+         request; `tidemark simulate` does"
+    );
+    let fault = Fault::new(path, Rule::Range, message);
+    let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);
+    Err(fault.mend(path, most).into())
 }

@@ -98,12 +98,23 @@ fn refused() -> Vec<Case> {
             .gives(400)
             .and(code("malformed")),
         post(SCENARIOS, &json!({"scenario": faulty()})).gives(422).and(code("invalid-scenario")),
+        post(SIMULATE, &endless())
+            .gives(422)
+            .and(json!({"faults": [{"path": "workload.grad_accum", "rule": "range"}]})),
         post(SCENARIOS, &json!({"scenario": scenario()}))
             .header("host", "tidemark.example")
             .header("origin", "https://elsewhere.example")
             .gives(403)
             .and(code("cross-origin")),
     ])
+}
+
+/// A step of 126 layers, a hundred times over.
+fn endless() -> Value {
+    let mut endless = scenario();
+    endless["model"]["id"] = json!("llama-3.1-405b");
+    endless["workload"]["grad_accum"] = json!(100);
+    endless
 }
 
 fn pages() -> Vec<Case> {

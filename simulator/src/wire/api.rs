@@ -14,6 +14,7 @@ use super::timeline::Timeline;
 #[serde(deny_unknown_fields)]
 pub struct ShareRequest {
     /// The scenario document; checked like a file.
+    #[cfg_attr(feature = "openapi", schema(value_type = Scenario))]
     pub scenario: Value,
     /// What the page showed of it; kept as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
