@@ -308,8 +308,8 @@ pub struct Attention {
     pub head_dim: u64,
 }
 
-/// Most tensors that one node saves.
-pub const MAX_SAVED: usize = 8; // mask, key, query, value, and four results of attention
+/// Most tensors that one node saves: mask, key, query, value and four results of attention.
+pub const MAX_SAVED: usize = 8;
 
 /// A node of the autograd graph.
 #[derive(Debug)]
