@@ -55,6 +55,7 @@ fn natural_key(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
+#[expect(clippy::disallowed_methods, reason = "a build script reads the data files")]
 fn write_table(code: &mut Vec<u8>, table: &str, files: &[PathBuf]) -> io::Result<()> {
     writeln!(code, "static {table}: [(&str, &str); {}] = [", files.len())?;
     for file in files {
