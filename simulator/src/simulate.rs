@@ -44,7 +44,7 @@ pub fn simulate(scenario: &ValidScenario) -> Simulation {
 /// As [`simulate`], with a choice of rates.
 pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
     let history = History::run(scenario);
-    let mut pool = history.pool(u64::MAX);
+    let mut pool = pool(scenario, u64::MAX);
     let replays = history.replay(&mut pool);
     let names = &history.parameter_names;
     let clock = clock(scenario, rates);
@@ -89,13 +89,40 @@ fn assemble(
     report
 }
 
+/// A process that has its first step behind it.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    process: Process<'a>,
+    pool: Pool,
+}
+
+impl<'a> Prepared<'a> {
+    /// Builds the process and runs its first step, on a card with room for anything.
+    ///
+    /// # Panics
+    ///
+    /// Never: validation parsed the allocator's options.
+    pub fn new(scenario: &'a ValidScenario) -> Self {
+        let (mut process, build) = Process::build(scenario);
+        let mut pool = pool(scenario, u64::MAX);
+        pool.replay(&build);
+        pool.replay(&process.step());
+        Self { process, pool }
+    }
+
+    /// Runs one more step: its requests, and what the allocator made of them.
+    pub fn steady_step(&mut self) -> (Run, Replayed) {
+        let run = self.process.step();
+        let replayed = self.pool.replay(&run);
+        (run, replayed)
+    }
+}
+
 /// The three runs of a process.
 struct History {
     build: Run,
     first: Run,
     steady: Run,
-    settings: Settings,
-    device_bytes: u64,
     parameters: u64,
     parameter_names: Vec<String>,
 }
@@ -113,21 +140,13 @@ impl History {
         let (mut process, build) = Process::build(scenario);
         let first = process.step();
         let steady = process.step();
-        let conf = &scenario.document().stack.alloc_conf;
-        let settings = Settings::parse(conf).expect("validation parsed the allocator's options");
         Self {
             build,
             first,
             steady,
-            settings,
-            device_bytes: scenario.gpu().usable_mib * MIB,
             parameters: process.parameters(),
             parameter_names: process.parameter_names(),
         }
-    }
-
-    fn pool(&self, free_bytes: u64) -> Pool {
-        Pool::new(self.settings.clone(), self.device_bytes, free_bytes)
     }
 
     fn replay(&self, pool: &mut Pool) -> Replays {
@@ -143,8 +162,7 @@ impl History {
     }
 
     /// The process under a limit, up to its first failure.
-    fn trial(&self, free_bytes: u64) -> Trial {
-        let mut pool = self.pool(free_bytes);
+    fn trial(&self, mut pool: Pool) -> Trial {
         let mut reserved = 0;
         let runs = [
             (&self.build, StepKind::First),
@@ -161,6 +179,17 @@ impl History {
         }
         Trial { reserved: Bytes::new(reserved), failure: None }
     }
+}
+
+/// An allocator as the scenario sets it, with so many bytes left for it.
+fn pool(scenario: &ValidScenario, free_bytes: u64) -> Pool {
+    let conf = &scenario.document().stack.alloc_conf;
+    let settings = Settings::parse(conf).expect("validation parsed the allocator's options");
+    Pool::new(settings, device_bytes(scenario), free_bytes)
+}
+
+const fn device_bytes(scenario: &ValidScenario) -> u64 {
+    scenario.gpu().usable_mib * MIB
 }
 
 fn highest(replayed: &Replayed) -> u64 {
@@ -196,7 +225,7 @@ fn judge(
 ) -> Verdict {
     let hardware = &scenario.document().hardware;
     let footprint = Footprint {
-        capacity: Bytes::new(history.device_bytes),
+        capacity: Bytes::new(device_bytes(scenario)),
         already_used: Bytes::new(hardware.already_used_bytes),
         outside_pool: scenario.outside_pool().total(),
         outside_band: scenario.outside_pool().band,
@@ -204,8 +233,9 @@ fn judge(
     };
     let band = footprint.band(replays.reserved_peak).get().cast_signed();
     let tight = footprint.pool_limit(-band);
-    let trials = (tight < replays.reserved_peak.get())
-        .then(|| [tight, footprint.pool_limit(band)].map(|limit| history.trial(limit)));
+    let trials = (tight < replays.reserved_peak.get()).then(|| {
+        [tight, footprint.pool_limit(band)].map(|limit| history.trial(pool(scenario, limit)))
+    });
     let [first, steady] = steps;
     let (step, set_by) = if steady.peak_reserved_bytes <= first.peak_reserved_bytes
         && steady.peak_requested_bytes < first.peak_requested_bytes

@@ -6,12 +6,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
-use simulator::allocator::Settings;
 use simulator::catalog::Catalog;
-use simulator::program::Process;
 use simulator::scenario::{self, ValidScenario};
-use simulator::simulate;
-use simulator::timeline::{Pool, Replayed};
+use simulator::simulate::{Prepared, simulate};
+use simulator::tide::folded;
 
 use crate::cli::Bench;
 use crate::output::format::seconds;
@@ -65,38 +63,26 @@ pub(super) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(args.check && !over.is_empty())))
 }
 
+/// - `trace_*`: interpreter and allocator of one steady step of a process that has run its first;
+/// - `trace_*_history`: the same from the process's beginning: construction, first and steady step;
+/// - `fold_*`: the peak of live bytes from a few layers;
+/// - `simulate_*`: the whole answer, clock and report included.
 fn measure_all() -> anyhow::Result<Vec<Measured>> {
     let catalog = roomy(Catalog::builtin());
-    let llama_8b = valid("llama-3-8b", &catalog)?;
-    let llama_405b = valid("llama-3.1-405b", &catalog)?;
-    let gpt2 = valid("gpt2", &catalog)?;
+    let llama_8b = valid("llama-3-8b", 4096, &catalog)?;
+    let llama_405b = valid("llama-3.1-405b", 4096, &catalog)?;
+    let gpt2 = valid("gpt2", 1024, &catalog)?;
+    let mut process_8b = Prepared::new(&llama_8b);
+    let mut process_405b = Prepared::new(&llama_405b);
     Ok(Vec::from([
-        measure("trace_llama3_8b", steady_step(&llama_8b)),
-        measure("trace_llama3_8b_history", || history(&llama_8b)),
-        measure("trace_llama3_405b", steady_step(&llama_405b)),
+        measure("trace_llama3_8b", || process_8b.steady_step()),
+        measure("trace_llama3_8b_history", || Prepared::new(&llama_8b).steady_step()),
+        measure("trace_llama3_405b", || process_405b.steady_step()),
+        measure("fold_llama3_405b", || folded(&llama_405b)),
         measure("simulate_llama3_8b", || simulate(&llama_8b)),
         measure("simulate_gpt2", || simulate(&gpt2)),
         measure("catalog_parse", Catalog::builtin),
     ]))
-}
-
-/// One steady step after the other: interpreted, and its requests replayed.
-fn steady_step(scenario: &ValidScenario) -> impl FnMut() -> Replayed {
-    let (mut process, mut pool, _) = history(scenario);
-    move || {
-        let run = process.step();
-        pool.replay(&run)
-    }
-}
-
-/// A process from its beginning to the end of its first steady step.
-fn history(scenario: &ValidScenario) -> (Process<'_>, Pool, [Replayed; 3]) {
-    let mut pool = Pool::new(Settings::DEFAULT, u64::MAX, u64::MAX);
-    let (mut process, build) = Process::build(scenario);
-    let build = pool.replay(&build);
-    let first = pool.replay(&process.step());
-    let steady = pool.replay(&process.step());
-    (process, pool, [build, first, steady])
 }
 
 /// The catalog's first GPU with room for anything: a benchmark must not stop at out of memory.
@@ -111,12 +97,12 @@ fn roomy(mut catalog: Catalog) -> Catalog {
 
 const PRETENDED: &str = "pretended";
 
-fn valid(model: &str, catalog: &Catalog) -> anyhow::Result<ValidScenario> {
+fn valid(model: &str, seq_len: u64, catalog: &Catalog) -> anyhow::Result<ValidScenario> {
     let document = json!({
         "version": 1,
         "model": {"id": model},
         "hardware": {"gpu": PRETENDED},
-        "workload": {"micro_batch": 1, "seq_len": 1024},
+        "workload": {"micro_batch": 1, "seq_len": seq_len},
     });
     Ok(scenario::validate(&scenario::from_value(&document)?, catalog)?)
 }
