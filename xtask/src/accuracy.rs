@@ -121,7 +121,8 @@ fn cell(metric: &Value) -> String {
 fn not_predicted(text: &mut String, cases: &[Value]) -> Result<()> {
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for case in cases.iter().filter(|case| case["status"] != "ok") {
-        *reasons.entry(case["reason"].as_str().unwrap_or("no reason given")).or_default() += 1;
+        let reason = case["reason"].as_str().unwrap_or("no reason given");
+        *reasons.entry(first_reason(reason)).or_default() += 1;
     }
     if reasons.is_empty() {
         return Ok(());
@@ -131,6 +132,12 @@ fn not_predicted(text: &mut String, cases: &[Value]) -> Result<()> {
         writeln!(text, "| {reason} | {n_cases} |")?;
     }
     Ok(())
+}
+
+/// The first of several reasons, without its details: the rows of a table, not of a log.
+fn first_reason(reason: &str) -> &str {
+    let first = reason.split("; ").next().unwrap_or(reason);
+    first.strip_suffix(')').and_then(|text| text.rsplit_once(" (")).map_or(first, |(text, _)| text)
 }
 
 #[cfg(test)]
@@ -145,7 +152,7 @@ mod tests {
                 "curve_gap_pct": {"predicted": 0.25}}},
             {"id": "b", "family": "llama", "stack": "hf", "status": "ok", "metrics": {
                 "allocated_peak": {"predicted": 97, "measured": 100, "error_pct": -3.0}}},
-            {"id": "c", "family": "unet", "status": "unsupported", "reason": "U-Net", "metrics": {}},
+            {"id": "c", "family": "unet", "status": "unsupported", "reason": "U-Net (2 of 3); and more", "metrics": {}},
         ]});
         let text = document(&answer).unwrap();
         assert!(text.contains("| llama | allocated peak | 2 | 1.00 | 1.00 | 3.00 |"), "{text}");

@@ -41,7 +41,8 @@ pub fn predict(capture: &CaseCapture, setup: Setup<'_>) -> Result<Simulation, St
     Ok(simulate_with(&scenario, setup.rates))
 }
 
-fn in_one_line(faults: &Faults) -> String {
+/// All faults in one line.
+pub(super) fn in_one_line(faults: &Faults) -> String {
     faults.0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 

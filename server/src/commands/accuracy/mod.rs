@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use rayon::prelude::*;
 use serde::Serialize;
 use simulator::accuracy::{
-    Checked, Explain, Kind, Row, Setup, Status, Summary, explain, judge_capture, predict, summarize,
+    Checked, Explain, Kind, Row, Setup, Status, Summary, explain, judge_capture, judge_published,
+    predict, summarize,
 };
 use simulator::catalog::Catalog;
 use simulator::simulate::Rates;
@@ -89,8 +90,19 @@ fn judge(input: &Input, setup: Setup<'_>) -> Vec<Row> {
     };
     match input.format {
         Format::Capture => Vec::from([judge_capture(&name, &bytes, setup)]),
-        Format::Rows => Vec::new(),
+        Format::Rows => judge_rows(&name, &bytes, setup),
     }
+}
+
+/// The rows of a file of published runs, in order.
+fn judge_rows(name: &str, bytes: &[u8], setup: Setup<'_>) -> Vec<Row> {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<(usize, &str)> =
+        text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+    lines
+        .par_iter()
+        .map(|(index, line)| judge_published(&format!("{name}:{}", index + 1), line, setup))
+        .collect()
 }
 
 fn is_chosen(cases: &AccuracyCases, row: &Row) -> bool {

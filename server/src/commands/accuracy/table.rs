@@ -8,9 +8,10 @@ use simulator::accuracy::{Checked, Metric, MetricName, Row, Side, Spreads, Statu
 const GIB: f64 = 1_073_741_824.0;
 
 /// What is shown of the predicted cases, beside id and family.
-const COLUMNS: [(MetricName, &str, f64); 3] = [
+const COLUMNS: [(MetricName, &str, f64); 4] = [
     (MetricName::AllocatedPeak, "allocated GiB", GIB),
     (MetricName::ReservedPeak, "reserved GiB", GIB),
+    (MetricName::DevicePeak, "device GiB", GIB),
     (MetricName::StepTime, "step ms", 0.001),
 ];
 
@@ -51,10 +52,10 @@ pub(super) fn text(rows: &[Row], summary: &Summary, limits: &[Checked]) -> Strin
 }
 
 fn heading(text: &mut String, width: usize) {
-    let columns = COLUMNS.map(|(_, title, _)| format!(" {title:>28}")).concat();
+    let columns = COLUMNS.map(|(_, title, _)| format!(" {title:>29}")).concat();
     let (matched, gap) = ("matched %", "gap %");
     put(text, format_args!("{:<width$}{columns} {matched:>10} {gap:>8}", "case"));
-    let triple = format!(" {:>9} {:>9} {:>8}", "predicted", "measured", "error %");
+    let triple = format!(" {:>9} {:>9} {:>9}", "predicted", "measured", "error %");
     put(text, format_args!("{:<width$}{}", "", triple.repeat(COLUMNS.len())));
 }
 
@@ -91,7 +92,7 @@ fn triple(metric: Option<&Metric>, unit: f64) -> String {
             metric.error_pct.map_or_else(dash, |error| format!("{error:+.3}")),
         ),
     };
-    format!(" {predicted:>9} {measured:>9} {error:>8}")
+    format!(" {predicted:>9} {measured:>9} {error:>9}")
 }
 
 fn dash() -> String {

@@ -1,0 +1,130 @@
+//! A published run against its prediction: what of it can be expressed, and which of its numbers
+//! can be compared.
+
+mod scenario;
+mod words;
+
+use crate::scenario::validate;
+use crate::simulate::{Simulation, simulate_with};
+use crate::units::{Bytes, GIB};
+use crate::wire::published::{PublishedRun, read_run};
+
+use super::judge::{Setup, in_one_line};
+use super::metric::{Metric, MetricName, Metrics};
+use super::row::{Head, Kind, Row, Status};
+use scenario::Expressed;
+
+/// A row from one line of `runs.jsonl`. `name` stands in for the id of a line that cannot be read.
+pub fn judge_published(name: &str, line: &str, setup: Setup<'_>) -> Row {
+    let run = match read_run(line) {
+        Ok(run) => run,
+        Err(faults) => return Row::invalid(name, Kind::Published, in_one_line(&faults)),
+    };
+    let head = Head {
+        id: run.id.clone(),
+        kind: Kind::Published,
+        family: words::family(&run.framework),
+        stack: run.framework.clone(),
+    };
+    let Expressed { scenario, remark } = match scenario::express(&run, setup.catalog) {
+        Ok(expressed) => expressed,
+        Err(reasons) => return Row::unsupported(head, reasons.join("; ")),
+    };
+    let valid = match validate(&scenario, setup.catalog) {
+        Ok(valid) => valid,
+        Err(faults) => return Row::unsupported(head, in_one_line(&faults)),
+    };
+    let tokens = scenario.workload.micro_batch * scenario.workload.grad_accum;
+    let tokens = Bytes::new(tokens * scenario.workload.seq_len).as_f64();
+    let metrics = compare(&run, &simulate_with(&valid, setup.rates), tokens);
+    if metrics.is_empty() {
+        return Row::unsupported(head, "the row has no number that can be compared");
+    }
+    Row { reason: remark, status: Status::Ok, ..Row::ok(head, metrics) }
+}
+
+/// Memory in the sense that the row names, and the step's time where it is one of full sequences.
+fn compare(run: &PublishedRun, simulation: &Simulation, tokens_per_step: f64) -> Metrics {
+    let report = &simulation.report;
+    let measured = &run.measured;
+    let mut metrics = Metrics::new();
+    let bytes = |gib: f64| gib * Bytes::new(GIB).as_f64();
+    let allocated = report.first.peak_allocated_bytes.max(report.steady.peak_allocated_bytes);
+    let reserved = report.first.peak_reserved_bytes.max(report.steady.peak_reserved_bytes);
+    if let Some(gib) = measured.peak_reserved_gib {
+        let metric = Metric::against(reserved.as_f64(), bytes(gib));
+        metrics.insert(MetricName::ReservedPeak, metric);
+    }
+    let named = run.memory_metric.as_deref().and_then(MetricName::from_word);
+    let predicted = match named {
+        Some(MetricName::AllocatedPeak) => Some(allocated),
+        Some(MetricName::ReservedPeak) => Some(reserved),
+        Some(MetricName::DevicePeak) => Some(report.verdict.device_peak_bytes),
+        _ => None,
+    };
+    if let (Some(name), Some(predicted), Some(gib)) = (named, predicted, measured.peak_mem_gib) {
+        metrics.insert(name, Metric::against(predicted.as_f64(), bytes(gib)));
+    }
+    let by_rate = measured.tokens_per_s_per_gpu.map(|rate| tokens_per_step / rate);
+    if let (Some(seconds), true) = (measured.step_time_s.or(by_rate), words::times_count(run)) {
+        let predicted = report.steady.time.step_s;
+        metrics.insert(MetricName::StepTime, Metric::against(predicted, seconds));
+    }
+    metrics
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::simulate::Rates;
+
+    const ROW: &str = r#"{"id": "a", "kind": "finetune", "gpu": "H100-80GB SXM", "n_gpus": 1,
+        "framework": "transformers Trainer", "micro_batch": 2, "global_batch": 8, "seq_len": 64,
+        "model": {"name": "Llama-3.2-1B", "layers": 2, "hidden": 256, "heads": 4, "kv_heads": 2,
+            "ffn": 512, "vocab": 1000, "mlp": "swiglu", "tied_embeddings": true},
+        "precision": "bf16", "optimizer": "adamw_torch", "recompute": "none", "other": "",
+        "notes": "", "measured": {"peak_mem_gib": 1.0, "tokens_per_s_per_gpu": 512.0},
+        "memory_metric": "allocated_peak"}"#;
+
+    fn judge(row: &str) -> Row {
+        let catalog = Catalog::builtin();
+        judge_published("row", row, Setup { catalog: &catalog, rates: Rates::Nominal })
+    }
+
+    #[test]
+    fn memory_and_time_are_compared_in_their_units() {
+        let row = judge(ROW);
+        assert_eq!((row.status, row.reason), (Status::Ok, None));
+        let measured = |name| row.metrics.get(&name).and_then(|metric| metric.measured);
+        assert_eq!(measured(MetricName::AllocatedPeak), Some(1_073_741_824.0));
+        assert_eq!(measured(MetricName::StepTime), Some(1.0)); // 2 × 4 × 64 tokens at 512 a second
+        assert_eq!(row.metrics.len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_expressed_is_said() {
+        let check = |from: &str, to: &str, expect: &str| {
+            let text = ROW.replacen(from, to, 1);
+            assert_ne!(text, ROW, "{from}");
+            let row = judge(&text);
+            let reason = row.reason.unwrap_or_default();
+            assert_eq!(row.status, Status::Unsupported, "{to}");
+            assert!(reason.contains(expect), "{to}: {reason}");
+        };
+        check("\"n_gpus\": 1", "\"n_gpus\": 8", "(8 GPUs)");
+        check("\"finetune\"", "\"infer\"", "inference");
+        check("transformers Trainer", "litgpt", "stack");
+        check("\"other\": \"\"", "\"other\": \"method lora\"", "LoRA");
+        check("\"bf16\"", "\"bf16 + nf4 base\"", "number format");
+        check("adamw_torch", "paged_adamw_32bit", "optimizer");
+        check("\"none\"", "\"selective\"", "recomputation");
+        check("\"none\"", "null", "recomputed");
+        check("H100-80GB SXM", "H100 SXM 96GB", "GPU");
+        check("Llama-3.2-1B", "bert-large", "models like");
+        check("\"ffn\": 512,", "", "model.ffn");
+        check("\"global_batch\": 8", "\"global_batch\": 7", "global batch");
+        check("\"micro_batch\": 2", "\"micro_batch\": 0.5", "micro-batch");
+        check("\"peak_mem_gib\": 1.0, \"tokens_per_s_per_gpu\": 512.0", "", "no number");
+    }
+}

@@ -1,0 +1,206 @@
+//! What the rows say in words, as they say it.
+
+use serde_json::{Map, Value};
+
+use crate::catalog::Catalog;
+use crate::wire::published::PublishedRun;
+use crate::wire::scenario::Precision;
+use crate::wire::{GpuProfile, ModelKind};
+
+/// The software's name without its version: what runs are summed up by.
+pub(super) fn family(framework: &str) -> String {
+    let name = framework.split([' ', '(', '/']).next().unwrap_or(framework);
+    name.to_lowercase()
+}
+
+/// Whether the classes of transformers run, under a trainer that does the same as its own.
+pub(super) fn is_transformers(framework: &str) -> bool {
+    framework.starts_with("transformers") || framework.contains("HF Trainer")
+}
+
+/// Whether the times are those of steady steps over full sequences.
+pub(super) fn times_count(run: &PublishedRun) -> bool {
+    const AGAINST: [&str; 4] =
+        ["use the memory only", "do not use it for tokens/s", "variable length", "dynamic padding"];
+    !AGAINST.iter().any(|words| run.notes.contains(words) || run.other.contains(words))
+}
+
+/// Techniques that the free text names and no scenario has.
+pub(super) fn refusals(other: &str) -> Vec<String> {
+    const TECHNIQUES: [(&str, &str); 7] = [
+        ("lora", "LoRA and other adapters are not simulated yet"),
+        ("peft", "LoRA and other adapters are not simulated yet"),
+        ("adapter", "LoRA and other adapters are not simulated yet"),
+        ("torch.compile", "compiled programs are not simulated yet"),
+        ("compile=true", "compiled programs are not simulated yet"),
+        ("offload", "offloading is not simulated yet"),
+        ("liger", "Liger's kernels are simulated only for the loss"),
+    ];
+    let other = other.to_lowercase();
+    let mut reasons: Vec<String> = TECHNIQUES
+        .iter()
+        .filter(|(words, _)| other.contains(words))
+        .map(|(_, reason)| (*reason).to_owned())
+        .collect();
+    reasons.dedup();
+    reasons
+}
+
+/// Number formats, and whether fp32 matrix products run as TF32.
+pub(super) fn precision(words: Option<&str>) -> Result<(Precision, bool), String> {
+    const OTHER: [&str; 7] = ["fp8", "float8", "fp4", "nf4", "8-bit", "int8", "4-bit"];
+    let words = words.ok_or("the number format is not stated")?;
+    let text = words.to_lowercase();
+    let unknown = || format!("the number format \"{words}\" is not simulated yet");
+    if OTHER.iter().any(|other| text.contains(other)) {
+        return Err(unknown());
+    }
+    let is_mixed = (text.contains("mixed") && !text.contains("mixed_precision \"no\""))
+        || text.split(' ').any(|word| word == "amp" || word == "amp,");
+    let is_bf16 = text.contains("bf16") || text.contains("bfloat16");
+    match (is_mixed, is_bf16, text.contains("fp16"), text.contains("32")) {
+        (true, true, ..) => Ok((Precision::AmpBf16, false)),
+        (true, false, true, _) => Ok((Precision::AmpFp16, false)),
+        (false, true, ..) => Ok((Precision::Bf16, false)),
+        (false, false, false, true) => Ok((Precision::Fp32, text.contains("tf32"))),
+        _ => Err(unknown()),
+    }
+}
+
+/// The class that runs, and what is simulated differently.
+pub(super) fn kind(
+    name: &str,
+    model: &Map<String, Value>,
+) -> Result<(ModelKind, Option<String>), String> {
+    let text = name.to_lowercase();
+    let unknown = || format!("models like \"{name}\" are not simulated yet");
+    let is = |word: &str| text.contains(word);
+    let has_experts = model.get("experts").is_some_and(|count| !count.is_null());
+    let kind = match () {
+        () if has_experts || is("moe") || is("mixtral") => return Err(unknown()),
+        () if is("llama") || is("granite") => ModelKind::Llama,
+        () if is("mistral") => ModelKind::Mistral,
+        () if is("qwen3") => ModelKind::Qwen3,
+        () if is("qwen2") || is("qwen1.5") => ModelKind::Qwen2,
+        () if is("gpt2") || is("gpt-2") => ModelKind::Gpt2,
+        () => return Err(unknown()),
+    };
+    let mlp = model.get("mlp").and_then(Value::as_str);
+    if kind != ModelKind::Gpt2 && mlp.is_some_and(|mlp| mlp != "swiglu") {
+        return Err(unknown());
+    }
+    // Granite is Llama with four scalar factors: some temporaries more, nothing kept.
+    let remark =
+        is("granite").then(|| "Granite is simulated as Llama of the same shape".to_owned());
+    Ok((kind, remark))
+}
+
+/// The catalog's GPU that a row means: its name, its memory, its form.
+pub(super) fn gpu(words: &str, catalog: &Catalog) -> Result<String, String> {
+    let text: String = words
+        .to_lowercase()
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect();
+    let memory_gb = memory(&text);
+    let fits = |gpu: &&GpuProfile| {
+        let stem = stem(&gpu.id);
+        let rest = text.strip_prefix(stem.as_str());
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            && memory_gb.is_none_or(|gb| (gpu.memory_gb - gb).abs() < 0.07 * gb)
+            && !(text.contains("pcie") && gpu.id.contains("sxm"))
+            && !(text.contains("sxm") && gpu.id.contains("pcie"))
+    };
+    // The longest name is the most exact one; soldered modules come before cards.
+    let rank = |gpu: &&GpuProfile| (stem(&gpu.id).len(), gpu.id.contains("sxm"));
+    let found = catalog.gpus.iter().filter(fits).max_by_key(rank);
+    found
+        .map(|gpu| gpu.id.clone())
+        .ok_or_else(|| format!("the catalog has no GPU like \"{words}\""))
+}
+
+/// A GPU's id without form and memory: `a100` of `a100-sxm-80gb`.
+fn stem(id: &str) -> String {
+    let is_detail = |word: &&str| !matches!(*word, "sxm" | "pcie") && !word.ends_with("gb");
+    id.split('-').filter(is_detail).collect::<Vec<_>>().join("-")
+}
+
+/// The memory that a GPU's name states, GB.
+fn memory(text: &str) -> Option<f64> {
+    text.split('-').find_map(|word| word.strip_suffix("gb")?.parse().ok())
+}
+
+/// The first whole number after a word.
+pub(super) fn number_after(text: &str, word: &str) -> Option<u64> {
+    let rest = &text[text.find(word)? + word.len()..];
+    let digits = rest.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+    let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().ok()
+}
+
+/// A whole number of a few.
+pub(super) fn whole(number: f64) -> Option<u64> {
+    const MANY: f64 = 1e9;
+    if number.fract() != 0.0 || !(0.0..=MANY).contains(&number) {
+        return None;
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole, not negative and small"
+    )]
+    Some(number as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpus_in_words() {
+        let catalog = Catalog::builtin();
+        let check = |words: &str, expect: Option<&str>| {
+            assert_eq!(gpu(words, &catalog).ok().as_deref(), expect, "{words}");
+        };
+        check("A100-SXM4-80GB", Some("a100-sxm-80gb"));
+        check("A100-80GB SXM (Jean Zay)", Some("a100-sxm-80gb"));
+        check("A100-PCIe-80GB", Some("a100-pcie-80gb"));
+        check("A100-SXM4-40GB", Some("a100-sxm-40gb"));
+        check("H100-80GB SXM (DGX H100)", Some("h100-sxm"));
+        check("H100 SXM 96GB HBM2e 2.4TB/s, 500W limit", None);
+        check("H200-141GB", Some("h200-sxm"));
+        check("L40S-48GB (PCIe)", Some("l40s"));
+        check("RTX 3090 Ti 24GB", Some("rtx-3090-ti"));
+        check("RTX 3090 24GB (280W, PCIe)", Some("rtx-3090"));
+        check("V100-32GB SXM (DGX-1)", Some("v100-sxm-32gb"));
+        check("T4-16GB", Some("t4"));
+        check("unstated (24GB-class capable)", None);
+    }
+
+    #[test]
+    fn number_formats_in_words() {
+        let check = |words: &str, expect: Option<(Precision, bool)>| {
+            assert_eq!(precision(Some(words)).ok(), expect, "{words}");
+        };
+        check("bf16", Some((Precision::Bf16, false)));
+        check("bf16 weights and AdamW states (accelerate mixed_precision \"no\")", {
+            Some((Precision::Bf16, false))
+        });
+        check("bf16 mixed precision (accelerate bf16)", Some((Precision::AmpBf16, false)));
+        check("fp16 AMP, NHWC", Some((Precision::AmpFp16, false)));
+        check("fp32", Some((Precision::Fp32, false)));
+        check("TF32", Some((Precision::Fp32, true)));
+        check("fp16", None);
+        check("bf16-true + nf4 base weights", None);
+    }
+
+    #[test]
+    fn numbers_in_words() {
+        let text = "gradient accumulation not in the file (default 4)";
+        assert_eq!(number_after(text, "gradient accumulation"), Some(4));
+        assert_eq!(number_after("fms-hf-tuning 2.7.1 (HF)", "fms-hf-tuning"), Some(2));
+        assert_eq!(number_after("fms-hf-tuning (HF)", "fms-hf-tuning"), None);
+        assert_eq!(number_after("litgpt", "fms-hf-tuning"), None);
+        assert_eq!((whole(2.0), whole(0.5), whole(-1.0)), (Some(2), None, None));
+    }
+}

@@ -1,0 +1,84 @@
+//! Predictions against captures: the limits that the project holds itself to, on the single-GPU
+//! training captures of each family.
+
+use conformance::cases;
+use simulator::accuracy::{
+    Head, Kind, Limits, MetricName, Row, Setup, Side, compare, family, predict, summarize,
+};
+use simulator::catalog::Catalog;
+use simulator::simulate::Rates;
+use simulator::wire::capture::CaseCapture;
+
+/// What no capture here may have: these are not simulated yet.
+const OTHER: [&str; 5] = ["lora", "compile", "parallel", "world", "mode"];
+
+fn is_plain_training(capture: &CaseCapture) -> bool {
+    OTHER.iter().all(|key| !capture.case.contains_key(*key))
+}
+
+/// Holds the captures of a family to limits, `--max` and `--min` of the command line.
+fn check(prefixes: &[&str], max: &[&str], min: &[&str]) {
+    let catalog = Catalog::builtin();
+    let setup = Setup { catalog: &catalog, rates: Rates::Best };
+    let captures = cases(prefixes);
+    let rows: Vec<Row> = captures
+        .iter()
+        .filter(|capture| is_plain_training(capture))
+        .map(|capture| {
+            let simulation = predict(capture, setup).expect("a plain capture is supported");
+            assert_eq!(
+                Some(simulation.report.model.parameters),
+                capture.params.total,
+                "{}: parameters",
+                capture.id
+            );
+            let head = Head {
+                id: capture.id.clone(),
+                kind: Kind::Case,
+                family: family(&capture.case),
+                stack: capture.stack.clone(),
+            };
+            Row::ok(head, compare(&simulation, capture))
+        })
+        .collect();
+    let summary = summarize(&rows);
+    let sides = max.iter().map(|text| (Side::Max, text));
+    let sides = sides.chain(min.iter().map(|text| (Side::Min, text)));
+    for (side, text) in sides {
+        for limit in Limits::parse(side, text).expect("a limit").0 {
+            let checked = limit.check(&summary);
+            let spread = summary.overall.get(&limit.metric);
+            assert!(checked.holds, "{prefixes:?} {text}: {spread:?}");
+        }
+    }
+}
+
+/// Bytes do not depend on the clock, so they are held as tightly as the interpreter is exact.
+const MAX: [&str; 3] = [
+    "allocated_peak:median=0.2,worst=1",
+    "reserved_peak:median=1.5,worst=5",
+    "curve_gap_pct:median=0.5,worst=0.5",
+];
+const MIN: [&str; 1] = ["events_matched_pct:worst=97"];
+
+#[test]
+fn llama() {
+    check(&["llama"], &MAX, &MIN);
+}
+
+#[test]
+fn gpt2() {
+    check(&["gpt2"], &MAX, &MIN);
+}
+
+#[test]
+fn qwen() {
+    check(&["qwen05", "qwen3-"], &MAX, &MIN);
+}
+
+#[test]
+fn metrics_have_the_words_of_the_contract() {
+    for word in ["allocated_peak", "reserved_peak", "device_peak", "step_time", "forward_time"] {
+        assert!(MetricName::from_word(word).is_some(), "{word}");
+    }
+}
