@@ -3,7 +3,7 @@
 use crate::allocator::Settings;
 use crate::clock::{Clock, Tf32};
 use crate::program::{Process, Run};
-use crate::report::{self, Footprint, TimeContext, Trial};
+use crate::report::{self, End, Footprint, TimeContext, Trial};
 use crate::scenario::ValidScenario;
 use crate::timeline::{Pool, Replayed, Timed, timeline};
 use crate::units::{Bytes, MIB};
@@ -231,10 +231,10 @@ fn judge(
         outside_band: scenario.outside_pool().band,
         process_cap: hardware.process_cap_bytes.map(Bytes::new),
     };
-    let band = footprint.band(replays.reserved_peak).get().cast_signed();
-    let tight = footprint.pool_limit(-band);
-    let trials = (tight < replays.reserved_peak.get()).then(|| {
-        [tight, footprint.pool_limit(band)].map(|limit| history.trial(pool(scenario, limit)))
+    let peak = replays.reserved_peak;
+    let trials = (footprint.pool_limit(peak, End::Tight) < peak.get()).then(|| {
+        [End::Tight, End::Loose]
+            .map(|end| history.trial(pool(scenario, footprint.pool_limit(peak, end))))
     });
     let [first, steady] = steps;
     let (step, set_by) = if steady.peak_reserved_bytes <= first.peak_reserved_bytes

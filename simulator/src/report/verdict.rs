@@ -23,26 +23,51 @@ pub struct Footprint {
     pub process_cap: Option<Bytes>,
 }
 
+/// Which end of the band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Less memory than nominal: what survives here fits.
+    Tight,
+    /// More memory than nominal: what fails here does not fit.
+    Loose,
+}
+
 impl Footprint {
-    /// Half-width of the band around a reserved peak.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "two percent of a byte count is a small positive number"
-    )]
+    /// Half-width of the band around a device peak.
     pub fn band(&self, reserved: Bytes) -> Bytes {
-        self.outside_band + Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
+        self.outside_band + reserved_band(reserved)
     }
 
-    /// Bytes that the pool may take from the card, `slack` bytes more (or fewer) than nominal.
-    pub fn pool_limit(&self, slack: i64) -> u64 {
+    /// Bytes that the pool may take at one end of the band: of the card, and of the process's cap, which
+    /// bounds the pool alone.
+    pub fn pool_limit(&self, reserved: Bytes, end: End) -> u64 {
         let fixed = self.already_used + self.outside_pool;
-        let card = self.capacity.signed_sub(fixed).saturating_add(slack).max(0).cast_unsigned();
-        match self.process_cap {
-            Some(cap) => card.min(cap.get()),
-            None => card,
-        }
+        let of_card = self.capacity.signed_sub(fixed);
+        let card = shifted(of_card, self.band(reserved), end);
+        let cap = self
+            .process_cap
+            .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), reserved_band(reserved), end));
+        cap.map_or(card, |cap| card.min(cap))
     }
+}
+
+fn shifted(bytes: i64, band: Bytes, end: End) -> u64 {
+    let band = band.signed_sub(Bytes::ZERO);
+    let limit = match end {
+        End::Tight => bytes.saturating_sub(band),
+        End::Loose => bytes.saturating_add(band),
+    };
+    limit.max(0).cast_unsigned()
+}
+
+/// The allocator's part of the band.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "two percent of a byte count is a small positive number"
+)]
+fn reserved_band(reserved: Bytes) -> Bytes {
+    Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
 }
 
 /// What a replay under a limit found.
@@ -66,7 +91,6 @@ pub fn verdict(
     step: StepKind,
     phase: PhaseKind,
 ) -> Verdict {
-    let band_bytes = footprint.band(unlimited);
     let (outcome, reserved, out_of_memory) = match trials {
         None => (Outcome::Fits, unlimited, None),
         Some([tight, _]) if tight.failure.is_none() => (Outcome::Fits, tight.reserved, None),
@@ -78,12 +102,14 @@ pub fn verdict(
     let fixed = footprint.already_used + footprint.outside_pool;
     let card_margin = footprint.capacity.signed_sub(reserved + fixed);
     let cap_margin = footprint.process_cap.map(|cap| cap.signed_sub(reserved));
-    let (limited_by, margin_bytes, limit_bytes) = match (footprint.process_cap, cap_margin) {
-        (Some(cap), Some(margin)) if margin < card_margin => {
-            (LimitedBy::ProcessCap, margin, cap + fixed)
-        }
-        _ => (LimitedBy::Card, card_margin, footprint.capacity),
-    };
+    let card = (LimitedBy::Card, card_margin, footprint.capacity, footprint.band(unlimited));
+    let (limited_by, margin_bytes, limit_bytes, band_bytes) =
+        match (footprint.process_cap, cap_margin) {
+            (Some(cap), Some(margin)) if margin < card_margin => {
+                (LimitedBy::ProcessCap, margin, cap + fixed, reserved_band(unlimited))
+            }
+            _ => card,
+        };
     Verdict {
         outcome,
         device_peak_bytes: reserved + fixed,
