@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 
 use crate::clock::{HostWork, Issue, Pointwise};
 use crate::primitives::{pointwise, run_backward};
-use crate::tape::{Edge, FrameId, NodeId, ParamId, Prim, SavedSlot, Source, Tape, Tensor};
+use crate::tape::{Edge, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor};
 use crate::tensor::Shape;
 use crate::wire::timeline::Category;
 
@@ -55,6 +55,7 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
     }
     tape.release(ones);
     tape.issued_by(Issue::Python);
+    tape.set_scope(Scope::default());
 }
 
 /// The first node of a checkpointed layer that needs a saved tensor runs the layer again.
