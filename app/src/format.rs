@@ -80,7 +80,7 @@ pub fn float_size(bytes: f64, unit: Unit) -> String {
 
 /// A figure without a unit: counts in full, all else to three digits.
 pub fn number(value: f64) -> String {
-    if 1000.0 <= value && value <= 9e15 && value.fract() == 0.0 {
+    if (1000.0..=9e15).contains(&value) && value.fract() == 0.0 {
         separated(&format!("{value:.0}"))
     } else {
         significant(value)
@@ -151,7 +151,7 @@ pub fn percent(share: f64) -> String {
         return "–".into();
     }
     let value = share * 100.0;
-    let digits = if value < 10.0 { 1 } else { 0 };
+    let digits = usize::from(value < 10.0);
     format!("{value:.digits$}{NBSP}%")
 }
 
@@ -168,7 +168,7 @@ pub fn significant(value: f64) -> String {
         format!("{value:.0}")
     } else if 9.995 <= size {
         format!("{value:.1}")
-    } else if 0.9995 <= size || size < 1e-9 {
+    } else if !(1e-9..0.9995).contains(&size) {
         format!("{value:.2}")
     } else {
         format!("{value:.3}")

@@ -32,7 +32,7 @@ pub(crate) fn ShareDialog() -> impl IntoView {
             choice.scenario.with(|now| (now == of).then(|| link.clone()))
         })
     });
-    let make = move |_| {
+    let ask = move |_| {
         let link = untrack(|| address::link(choice, look, answers));
         spawn_local(async move {
             let short = address::make_short(&link).await;
@@ -51,7 +51,7 @@ pub(crate) fn ShareDialog() -> impl IntoView {
         if short_link.with(String::is_empty) {
             let label = settings.word(|w| w.share.make_short);
             view! {
-                <p><button type="button" class="button" id="make-short" on:click=make>{label}</button></p>
+                <p><button type="button" class="button" id="make-short" on:click=ask>{label}</button></p>
             }
             .into_any()
         } else {

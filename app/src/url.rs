@@ -56,16 +56,21 @@ pub(crate) fn encode(link: &Link) -> String {
     let packed = URL_SAFE_NO_PAD.encode(compress_to_vec(&json, 9));
     let mut query = format!("v={VERSION}&s={packed}");
     if let Some(Answered { predictions, peak_bytes }) = link.answered {
-        query.push_str(&format!("&p={predictions}.{peak_bytes}"));
+        query += "&p=";
+        query += &predictions.to_string();
+        query.push('.');
+        query += &peak_bytes.to_string();
     }
     if link.step == StepKind::First {
         query.push_str("&step=first");
     }
     if link.tab != Tab::default() {
-        query.push_str(&format!("&tab={}", link.tab.word()));
+        query += "&tab=";
+        query += link.tab.word();
     }
     if let Some(view) = link.view.as_deref().filter(|view| !view.is_empty()) {
-        query.push_str(&format!("&view={}", escape(view)));
+        query += "&view=";
+        query += &escape(view);
     }
     query
 }
@@ -107,13 +112,18 @@ fn answered(text: &str) -> Option<Answered> {
     Some(Answered { predictions: predictions.parse().ok()?, peak_bytes: peak_bytes.parse().ok()? })
 }
 
+fn hex_digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).map_or('0', |digit| digit.to_ascii_uppercase())
+}
+
 /// Percent-encodes all but the characters that a query may hold as they are.
 fn escape(text: &str) -> String {
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~:,;@!$*()/".contains(&byte) {
             out.push(char::from(byte));
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            out.push('%');
+            out.extend([byte >> 4, byte & 15].map(hex_digit));
         }
         out
     })

@@ -45,28 +45,15 @@ pub(super) fn FieldSearch() -> impl IntoView {
         chosen.set(0);
         query.set(event_target_value(&event));
     };
-    let option = move |(index, name): (usize, FieldName)| {
-        let is_chosen = move || chosen.get() == index;
-        let pick = move |event: web_sys::MouseEvent| {
-            event.prevent_default();
-            jump(name);
-        };
-        view! {
-            <li
-                role="option"
-                id=option_id(index)
-                class:chosen=flag(is_chosen)
-                aria-selected=aria(is_chosen)
-                on:mousedown=pick
-            >
-                <span>{settings.label(name)}</span>
-                <code>{name.path()}</code>
-            </li>
-        }
-        .into_any()
-    };
     let list = part(move || {
-        hits.get().into_iter().enumerate().map(option).collect::<Vec<AnyView>>().into_any()
+        let options = hits.get().into_iter().enumerate();
+        options
+            .map(|(index, name)| {
+                let is_chosen = move || chosen.get() == index;
+                option(settings, (index, name), is_chosen, jump)
+            })
+            .collect::<Vec<AnyView>>()
+            .into_any()
     });
     let is_open = move || hits.with(|hits| !hits.is_empty());
     view! {
@@ -93,6 +80,32 @@ pub(super) fn FieldSearch() -> impl IntoView {
             </ul>
         </div>
     }
+}
+
+/// One hit of the list.
+fn option(
+    settings: Settings,
+    (index, name): (usize, FieldName),
+    is_chosen: impl Fn() -> bool + Copy + Send + Sync + 'static,
+    jump: impl Fn(FieldName) + Copy + 'static,
+) -> AnyView {
+    let pick = move |event: web_sys::MouseEvent| {
+        event.prevent_default();
+        jump(name);
+    };
+    view! {
+        <li
+            role="option"
+            id=option_id(index)
+            class:chosen=flag(is_chosen)
+            aria-selected=aria(is_chosen)
+            on:mousedown=pick
+        >
+            <span>{settings.label(name)}</span>
+            <code>{name.path()}</code>
+        </li>
+    }
+    .into_any()
 }
 
 fn option_id(index: usize) -> String {

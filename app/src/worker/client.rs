@@ -13,6 +13,7 @@ use super::Letter;
 use super::columns::unpack;
 
 /// What came back for a question.
+#[expect(clippy::large_enum_variant, reason = "one reply at a time, moved once")]
 pub(crate) enum Reply {
     Answer {
         report: Box<Report>,
@@ -124,10 +125,7 @@ impl Client {
         let message: Array = data.unchecked_into();
         let question = {
             let mut state = self.0.borrow_mut();
-            let is_expected = state
-                .in_flight
-                .as_ref()
-                .is_some_and(|(id, _)| message.get(0) == JsValue::from(*id));
+            let is_expected = state.in_flight.as_ref().is_some_and(|(id, _)| message.get(0) == *id);
             if is_expected { state.in_flight.take() } else { None }
         };
         let Some((_, question)) = question else { return };
