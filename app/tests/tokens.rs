@@ -72,22 +72,26 @@ fn linear(byte: u8) -> f64 {
 }
 
 fn seen(matrix: &[Rgb; 3], colour: Rgb) -> Rgb {
-    matrix.map(|row| {
-        let sum: f64 = row.iter().zip(colour).map(|(a, b)| a * b).sum();
-        sum.clamp(0.0, 1.0)
-    })
+    product(matrix, colour).map(|channel| channel.clamp(0.0, 1.0))
 }
 
 /// Ottosson's Oklab, in which distances look alike.
-fn oklab([r, g, b]: Rgb) -> Rgb {
-    let l = (0.412_221 * r + 0.536_333 * g + 0.051_446 * b).cbrt();
-    let m = (0.211_904 * r + 0.680_700 * g + 0.107_397 * b).cbrt();
-    let s = (0.088_302 * r + 0.281_719 * g + 0.629_979 * b).cbrt();
-    [
-        0.210_454 * l + 0.793_618 * m - 0.004_072 * s,
-        1.977_998 * l - 2.428_592 * m + 0.450_594 * s,
-        0.025_904 * l + 0.782_772 * m - 0.808_676 * s,
-    ]
+fn oklab(colour: Rgb) -> Rgb {
+    const CONES: [Rgb; 3] = [
+        [0.412_221, 0.536_333, 0.051_446],
+        [0.211_904, 0.680_700, 0.107_397],
+        [0.088_302, 0.281_719, 0.629_979],
+    ];
+    const LAB: [Rgb; 3] = [
+        [0.210_454, 0.793_618, -0.004_072],
+        [1.977_998, -2.428_592, 0.450_594],
+        [0.025_904, 0.782_772, -0.808_676],
+    ];
+    product(&LAB, product(&CONES, colour).map(f64::cbrt))
+}
+
+fn product(matrix: &[Rgb; 3], vector: Rgb) -> Rgb {
+    matrix.map(|row| row.iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
 fn distance(a: Rgb, b: Rgb) -> f64 {

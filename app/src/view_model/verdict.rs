@@ -64,6 +64,7 @@ mod tests {
 
     #[test]
     fn nothing_is_no_division_by_zero() {
-        assert_eq!(gauge(&verdict(0, 0, 0)).peak, 0.0);
+        let nothing = Gauge { peak: 0.0, band_start: 0.0, band_end: 0.0, limit: 0.0 };
+        assert_eq!(gauge(&verdict(0, 0, 0)), nothing);
     }
 }

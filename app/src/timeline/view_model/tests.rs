@@ -171,7 +171,8 @@ fn strata_follow_the_upper_edges_of_large_tensors() {
     assert!(!edges.is_empty());
     for edge in edges {
         for pair in edge.chunks(2) {
-            let column = columns.iter().find(|column| column.x0 == pair[0].0).unwrap();
+            let column =
+                columns.iter().find(|column| column.x0.total_cmp(&pair[0].0).is_eq()).unwrap();
             let is_edge = stacked(&curves, column.state).any(|tensor| {
                 bytes_below(&curves, tensor, column.state) + curves.bytes(tensor) == pair[0].1
             });
