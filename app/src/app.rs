@@ -11,6 +11,8 @@ use crate::state::Settings;
 use crate::url::Link;
 use crate::words::Shell;
 
+const THEME: &str = "data-theme";
+
 /// The whole page.
 #[component]
 pub(crate) fn App(spawn: Function) -> impl IntoView {
@@ -18,8 +20,17 @@ pub(crate) fn App(spawn: Function) -> impl IntoView {
     provide_context(settings);
     Effect::new(move || {
         dom::set_root("lang", settings.language().tag());
-        dom::set_root("data-theme", settings.theme().word());
+        dom::set_root(THEME, settings.theme().word());
         dom::set_title(&format!("{} · Tidemark", settings.words().shell.title));
+    });
+    // Paper is light.
+    let before = window_event_listener(leptos::ev::beforeprint, |_| dom::set_root(THEME, "light"));
+    let after = window_event_listener(leptos::ev::afterprint, move |_| {
+        dom::set_root(THEME, untrack(|| settings.theme()).word());
+    });
+    on_cleanup(move || {
+        before.remove();
+        after.remove();
     });
     match address::read() {
         Place::Plan(link) => view! { <Page link spawn /> }.into_any(),

@@ -1,7 +1,10 @@
 //! The plan's page: its state, made from the address, and the frame around form and answer.
 
+use std::sync::Arc;
+
 use js_sys::Function;
 use leptos::prelude::*;
+use simulator::wire::Scenario;
 use simulator::wire::report::StepKind;
 
 use crate::engine::{self, Rules};
@@ -21,12 +24,13 @@ use crate::{address, asking, dom};
 pub(crate) struct Notice(pub RwSignal<Option<NoticeKind>>);
 
 /// Why there is a notice.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum NoticeKind {
     LinkNewer,
     LinkBroken,
-    /// The peak that the link's maker saw, under other prediction rules.
+    /// The peak that the link's maker saw for that plan, under other prediction rules.
     Predicted {
+        plan: Arc<Scenario>,
         predictions: u64,
         peak_bytes: u64,
     },
@@ -42,7 +46,7 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
         Err(fault) => (None, Some(fault)),
     };
     let scenario = link.as_ref().map_or_else(|| default.clone(), |link| link.scenario.clone());
-    let choice = Choice::new(scenario.clone(), scenario);
+    let choice = Choice::new(scenario.clone(), scenario.clone());
     let view = link.as_ref().and_then(|link| link.view.as_deref()).map(View::decode);
     let (step, tab) =
         link.as_ref().map_or((StepKind::Steady, Tab::default()), |link| (link.step, link.tab));
@@ -53,11 +57,12 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
         Some(LinkFault::Newer) => Some(NoticeKind::LinkNewer),
         Some(LinkFault::Broken) => Some(NoticeKind::LinkBroken),
         None => answered.map(|answered| NoticeKind::Predicted {
+            plan: Arc::new(scenario.clone()),
             predictions: answered.predictions,
             peak_bytes: answered.peak_bytes,
         }),
     };
-    let import = Import::new();
+    let import = Import::new(choice, look);
     provide_context(settings.of_timeline());
     provide_context(choice);
     provide_context(look);
@@ -68,7 +73,7 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
     asking::ask(choice, answers, spawn);
     address::follow(choice, look, answers);
     listen_for_keys(choice, look);
-    listen_for_drops(import, choice);
+    listen_for_drops(import);
     view! { <Frame /> }
 }
 

@@ -11,14 +11,17 @@ use leptos::prelude::{request_animation_frame, set_timeout};
 use wasm_bindgen::JsCast;
 use web_sys::Performance;
 
-const MEASURE: &str = "tidemark:input-to-frame";
+const INPUT_TO_FRAME: &str = "tidemark:input-to-frame";
+/// What the simulator alone took, in the worker; it ends when the page hears of it.
+const SIMULATE: &str = "tidemark:simulate";
 
 thread_local! {
     static OPEN: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
+/// The clock of the page, or of the worker.
 fn clock() -> Option<Performance> {
-    web_sys::window()?.performance()
+    Reflect::get(&js_sys::global(), &"performance".into()).ok()?.dyn_into().ok()
 }
 
 /// Milliseconds since the page's start.
@@ -50,7 +53,7 @@ pub(crate) fn answered(n: usize) {
             move || {
                 let end = now();
                 for start in &starts {
-                    measure(*start, end);
+                    measure(INPUT_TO_FRAME, *start, end);
                 }
             },
             core::time::Duration::ZERO,
@@ -58,8 +61,14 @@ pub(crate) fn answered(n: usize) {
     });
 }
 
+/// The worker said how long the simulator took.
+pub(crate) fn simulated(length_ms: f64) {
+    let end = now();
+    measure(SIMULATE, (end - length_ms).max(0.0), end);
+}
+
 /// `performance.measure(name, { start, end })`; web-sys has this signature only as unstable.
-fn measure(start: f64, end: f64) {
+fn measure(name: &str, start: f64, end: f64) {
     let options = Object::new();
     for (key, value) in [("start", start), ("end", end)] {
         drop(Reflect::set(&options, &key.into(), &value.into()));
@@ -67,6 +76,6 @@ fn measure(start: f64, end: f64) {
     let Some(clock) = clock() else { return };
     let function = Reflect::get(&clock, &"measure".into()).ok();
     if let Some(function) = function.and_then(|f| f.dyn_into::<Function>().ok()) {
-        drop(function.call2(&clock, &MEASURE.into(), &options));
+        drop(function.call2(&clock, &name.into(), &options));
     }
 }

@@ -76,12 +76,12 @@ fn NoticeBar() -> impl IntoView {
     let text = move || match notice.get()? {
         NoticeKind::LinkNewer => Some(words().link_newer.to_owned()),
         NoticeKind::LinkBroken => Some(words().link_broken.to_owned()),
-        NoticeKind::Predicted { predictions, peak_bytes } => {
+        NoticeKind::Predicted { plan, predictions, peak_bytes } => {
             let unit = settings.unit();
             let (rules, now) = answers.with(|answer| {
                 let peak = answer.report.verdict.device_peak_bytes.get();
-                (answer.report.engine.predictions, peak)
-            })?;
+                (answer.asked == *plan).then_some((answer.report.engine.predictions, peak))
+            })??;
             let is_changed = rules != predictions && now != peak_bytes;
             let [then, now] = [peak_bytes, now].map(|bytes| format::size(bytes, unit));
             is_changed.then(|| (words().prediction_changed)(&then, &now))

@@ -11,7 +11,7 @@ use super::shell::FaultList;
 use crate::dom;
 use crate::engine::{self, Imported};
 use crate::erased::{flag, maybe_text, when};
-use crate::state::{Choice, Settings};
+use crate::state::{Choice, Look, Settings};
 
 /// A file larger than this is no configuration.
 const MOST_BYTES: f64 = 4e6;
@@ -19,37 +19,42 @@ const MOST_BYTES: f64 = 4e6;
 /// How the last import went.
 #[derive(Clone, Copy)]
 pub(crate) struct Import {
+    choice: Choice,
+    look: Look,
     outcome: RwSignal<Option<(String, Faults)>>,
     /// Whether a file hovers over the page.
     pub hovering: RwSignal<bool>,
 }
 
 impl Import {
-    pub(crate) fn new() -> Self {
-        Self { outcome: RwSignal::new(None), hovering: RwSignal::new(false) }
+    pub(crate) fn new(choice: Choice, look: Look) -> Self {
+        Self { choice, look, outcome: RwSignal::new(None), hovering: RwSignal::new(false) }
     }
 
     /// Takes a text as model or plan; faults are kept to be shown.
-    fn take(self, choice: Choice, name: &str, text: &str) -> bool {
+    fn take(self, name: &str, text: &str) -> bool {
         let faults = match engine::import(text) {
             Ok(Imported::Model(model)) => {
-                choice.set(|scenario| scenario.model = model);
+                self.choice.set(|scenario| scenario.model = model);
                 Faults::default()
             }
             Ok(Imported::Scenario(scenario)) => {
-                choice.load(*scenario);
+                self.choice.load(*scenario);
                 Faults::default()
             }
             Err(faults) => faults,
         };
         let is_taken = faults.is_empty();
+        if is_taken {
+            self.look.start_anew();
+        }
         self.outcome.set(Some((name.to_owned(), faults)));
         is_taken
     }
 }
 
 /// Reads a dropped or chosen file.
-pub(crate) fn take_file(import: Import, choice: Choice, file: File) {
+fn take_file(import: Import, file: File) {
     spawn_local(async move {
         let name = file.name();
         if MOST_BYTES < file.size() {
@@ -62,7 +67,7 @@ pub(crate) fn take_file(import: Import, choice: Choice, file: File) {
             return;
         }
         if let Ok(text) = JsFuture::from(file.text()).await {
-            import.take(choice, &name, &text.as_string().unwrap_or_default());
+            import.take(&name, &text.as_string().unwrap_or_default());
         }
     });
 }
@@ -71,13 +76,12 @@ pub(crate) fn take_file(import: Import, choice: Choice, file: File) {
 #[component]
 pub(crate) fn DropZone() -> impl IntoView {
     let settings = expect_context::<Settings>();
-    let choice = expect_context::<Choice>();
     let import = expect_context::<Import>();
     let dialog = NodeRef::<html::Dialog>::new();
     let chosen = move |event: web_sys::Event| {
         let input = event_target::<HtmlInputElement>(&event);
         if let Some(file) = input.files().and_then(|files| files.get(0)) {
-            take_file(import, choice, file);
+            take_file(import, file);
         }
         input.set_value("");
     };
@@ -151,7 +155,6 @@ fn Outcome() -> impl IntoView {
 #[component]
 fn PasteDialog(dialog: NodeRef<html::Dialog>) -> impl IntoView {
     let settings = expect_context::<Settings>();
-    let choice = expect_context::<Choice>();
     let import = expect_context::<Import>();
     let area = NodeRef::<html::Textarea>::new();
     let close = move || {
@@ -162,7 +165,7 @@ fn PasteDialog(dialog: NodeRef<html::Dialog>) -> impl IntoView {
     let submit = move |event: web_sys::SubmitEvent| {
         event.prevent_default();
         let Some(area) = area.get_untracked() else { return };
-        if import.take(choice, "config.json", &area.value()) {
+        if import.take("config.json", &area.value()) {
             area.set_value("");
         }
         close();
@@ -193,7 +196,7 @@ fn PasteDialog(dialog: NodeRef<html::Dialog>) -> impl IntoView {
 }
 
 /// Follows files over the whole page.
-pub(crate) fn listen_for_drops(import: Import, choice: Choice) {
+pub(crate) fn listen_for_drops(import: Import) {
     let holds_files = |event: &web_sys::DragEvent| {
         event.data_transfer().is_some_and(|data| data.types().includes(&"Files".into(), 0))
     };
@@ -216,7 +219,7 @@ pub(crate) fn listen_for_drops(import: Import, choice: Choice) {
         event.prevent_default();
         let files = event.data_transfer().and_then(|data| data.files());
         if let Some(file) = files.and_then(|files| files.get(0)) {
-            take_file(import, choice, file);
+            take_file(import, file);
         }
     });
     on_cleanup(move || {

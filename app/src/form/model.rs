@@ -13,7 +13,7 @@ use crate::engine::{Rules, catalog};
 use crate::erased::{flag, invalid, maybe_text, part, when};
 use crate::field::FieldName;
 use crate::format;
-use crate::state::{Answers, Choice, Settings};
+use crate::state::{Answers, Choice, Look, Settings};
 
 const MODEL: Access<Model> = Access {
     field: FieldName::Model,
@@ -26,11 +26,13 @@ const MODEL: Access<Model> = Access {
 pub(super) fn ModelFields() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
+    let look = expect_context::<Look>();
     let faults = Rules::here().faults_at(FieldName::Model);
     let pick = move |event: web_sys::Event| {
         let id = event_target_value(&event);
         if !id.is_empty() {
             choice.set(|scenario| scenario.model = Model::Catalog { id });
+            look.start_anew();
         }
     };
     let is_inline = flag(move || choice.scenario.with(|scenario| edit::config(scenario).is_some()));

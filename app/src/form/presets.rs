@@ -4,13 +4,14 @@ use leptos::prelude::*;
 
 use crate::engine;
 use crate::erased::flag;
-use crate::state::{Choice, Settings};
+use crate::state::{Choice, Look, Settings};
 
 /// The list of presets; it shows the one that stands, if one does.
 #[component]
 pub(super) fn PresetPicker() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
+    let look = expect_context::<Look>();
     let chosen = Memo::new(move |_| {
         choice
             .scenario
@@ -20,6 +21,7 @@ pub(super) fn PresetPicker() -> impl IntoView {
         let index = event_target_value(&event).parse::<usize>().ok();
         if let Some(preset) = index.and_then(|index| engine::presets().get(index)) {
             choice.load(preset.scenario.clone());
+            look.start_anew();
         }
     };
     let options: Vec<AnyView> = engine::presets()

@@ -55,4 +55,12 @@ impl Look {
             hovered: RwSignal::new(None),
         }
     }
+
+    /// Lets go of what was zoomed to, held and pinned: it belongs to another model's step.
+    pub(crate) fn start_anew(self) {
+        self.hovered.set(None);
+        self.view.update(|view| {
+            *view = View { axis: view.axis, y_scale: view.y_scale, ..View::default() };
+        });
+    }
 }

@@ -11,6 +11,7 @@ use web_sys::{ErrorEvent, MessageEvent, Worker};
 
 use super::Letter;
 use super::columns::unpack;
+use crate::performance;
 
 /// What came back for a question.
 #[expect(clippy::large_enum_variant, reason = "one reply at a time, moved once")]
@@ -129,6 +130,7 @@ impl Client {
             if is_expected { state.in_flight.take() } else { None }
         };
         let Some((_, question)) = question else { return };
+        performance::simulated(message.get(1).as_f64().unwrap_or_default());
         // The worker goes on with the next question while the page shows this answer.
         self.post();
         let reply = read(&message).unwrap_or_else(|| Reply::Broken("unreadable reply".into()));
@@ -162,15 +164,15 @@ impl Client {
 }
 
 fn read(message: &Array) -> Option<Reply> {
-    let json = message.get(1).dyn_into::<Uint8Array>().ok()?.to_vec();
+    let json = message.get(2).dyn_into::<Uint8Array>().ok()?.to_vec();
     Some(match serde_json::from_slice::<Letter>(&json).ok()? {
         Letter::Faults(faults) => Reply::Faults(faults),
         Letter::Answer { report, first, steady } => {
             let columns = |index| message.get(index).dyn_into::<Array>().ok();
             Reply::Answer {
                 report,
-                first: unpack(first, &columns(2)?)?,
-                steady: unpack(steady, &columns(3)?)?,
+                first: unpack(first, &columns(3)?)?,
+                steady: unpack(steady, &columns(4)?)?,
             }
         }
     })

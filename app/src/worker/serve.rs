@@ -9,6 +9,7 @@ use web_sys::{DedicatedWorkerGlobalScope, MessageEvent};
 
 use super::Letter;
 use super::columns::{Head, pack};
+use crate::performance;
 
 /// Listens for questions, and says that it does.
 pub(crate) fn serve() {
@@ -26,10 +27,11 @@ pub(crate) fn serve() {
     drop(scope.post_message(&JsValue::NULL));
 }
 
-/// `[id, JSON]` → `[id, JSON, columns of the first step, columns of the steady step]`.
+/// `[id, JSON]` → `[id, ms, JSON, columns of the first step, columns of the steady step]`, where
+/// the milliseconds are the simulator's alone.
 fn answer(question: &Array, transfer: &Array) -> Array {
     let bytes = Uint8Array::new(&question.get(1)).to_vec();
-    let reply = Array::of1(&question.get(0));
+    let start = performance::now();
     let (letter, columns) = match serde_json::from_slice::<Scenario>(&bytes) {
         Ok(scenario) => solve(&scenario, transfer),
         Err(error) => {
@@ -39,6 +41,7 @@ fn answer(question: &Array, transfer: &Array) -> Array {
         }
     };
     let json = serde_json::to_vec(&letter).unwrap_or_default();
+    let reply = Array::of2(&question.get(0), &(performance::now() - start).into());
     reply.push(&Uint8Array::from(json.as_slice()));
     for columns in columns {
         reply.push(&columns);
