@@ -14,7 +14,7 @@ use crate::counts::Counts;
 use crate::rust::WASM;
 use crate::shell::{Workspace, describe};
 use crate::system::{Need, ensure};
-use crate::{bundle, chores, node, rust, system};
+use crate::{accuracy, bundle, chores, node, rust, system};
 
 /// One stage: its name, what it needs from the system, and how it runs.
 struct Stage {
@@ -41,6 +41,12 @@ const STAGES: &[Stage] = &[
         about: "unit, property, conformance, API (SQLite and PostgreSQL) and doc tests",
         needs: &[Need::Postgres],
         run: rust_tests,
+    },
+    Stage {
+        name: "accuracy",
+        about: "predictions of measured runs, against their limits",
+        needs: &[],
+        run: predictions,
     },
     Stage { name: "parity", about: "native = WebAssembly", needs: &[Need::Node], run: parity },
     Stage {
@@ -138,6 +144,14 @@ fn build_page(workspace: &Workspace) -> Result<Counts> {
 
 fn rust_tests(workspace: &Workspace) -> Result<Counts> {
     tests(workspace.cargo(&["test"]).args(NATIVE).arg("--no-fail-fast"))
+}
+
+/// The limits that the predictions must keep.
+fn predictions(workspace: &Workspace) -> Result<Counts> {
+    if !workspace.binary().is_file() {
+        chores::build(workspace)?;
+    }
+    check(&mut accuracy::limits(workspace))
 }
 
 /// `tests/parity` is a package with a WebAssembly library and a native binary that print digests of
