@@ -6,35 +6,44 @@ use super::chart::{Chart, Same};
 use super::view_model::keys::at;
 use super::view_model::table::{CATEGORIES, PhaseRow, phase_rows};
 use super::view_model::tip::phase_name;
-use crate::format::{nanoseconds, size};
+use crate::erased::part;
+use crate::format::{Unit, nanoseconds, size};
 
 /// Phases by categories, each phase at its peak; a row's button moves the cursor there.
 #[component]
 pub(super) fn Alternative(chart: Chart) -> impl IntoView {
-    let words = chart.settings.words;
-    let heads = move || {
-        CATEGORIES.map(|category| view! { <th scope="col">{words.get().category(category)}</th> })
-    };
-    let rows = move || {
-        let Some(Same(curves)) = chart.curves.get() else { return Vec::new() };
+    let heads = part(move || {
+        let words = chart.settings.words.get();
+        let head = |category| view! { <th scope="col">{words.category(category)}</th> };
+        CATEGORIES.map(head).into_any()
+    });
+    let rows = part(move || {
+        let Some(Same(curves)) = chart.curves.get() else { return ().into_any() };
+        let voice = chart.settings.voice();
         let rows = phase_rows(&curves).into_iter();
         rows.map(|row| {
-            let name = phase_name(&curves, &row.phase, words.get());
-            view! { <Row chart row name /> }
+            let name = phase_name(&curves, &row.phase, voice.words);
+            view! { <Row chart row name unit=voice.unit /> }
         })
-        .collect()
-    };
+        .collect_view()
+        .into_any()
+    });
     view! {
-        <div class="tl-table" tabindex="0" role="region" aria-label=move || words.get().table_caption>
+        <div
+            class="tl-table"
+            tabindex="0"
+            role="region"
+            aria-label=chart.word(|words| words.table_caption)
+        >
             <table>
-                <caption>{move || words.get().table_caption}</caption>
+                <caption>{chart.word(|words| words.table_caption)}</caption>
                 <thead>
                     <tr>
-                        <th scope="col">{move || words.get().phase}</th>
+                        <th scope="col">{chart.word(|words| words.phase)}</th>
                         {heads}
-                        <th scope="col">{move || words.get().total}</th>
-                        <th scope="col">{move || words.get().reserved}</th>
-                        <th scope="col">{move || words.get().length}</th>
+                        <th scope="col">{chart.word(|words| words.total)}</th>
+                        <th scope="col">{chart.word(|words| words.reserved)}</th>
+                        <th scope="col">{chart.word(|words| words.length)}</th>
                     </tr>
                 </thead>
                 <tbody>{rows}</tbody>
@@ -44,8 +53,7 @@ pub(super) fn Alternative(chart: Chart) -> impl IntoView {
 }
 
 #[component]
-fn Row(chart: Chart, row: PhaseRow, name: String) -> impl IntoView {
-    let unit = chart.settings.unit.get_untracked();
+fn Row(chart: Chart, row: PhaseRow, name: String, unit: Unit) -> impl IntoView {
     let cells = row.categories.map(|bytes| view! { <td>{size(bytes, unit)}</td> });
     let event = row.peak_event;
     let go = move |_| {

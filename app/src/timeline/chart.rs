@@ -22,6 +22,10 @@ use super::context::TimelineSettings;
 use super::theme::{Theme, on_resize, on_theme_change};
 use super::view_model::scene::{Marked, Style, overlay, scene};
 use super::view_model::{Band, Curves, Frame, Hit, Surface, View};
+use super::words::TimelineWords;
+
+/// Pixels of the canvas per CSS pixel on paper: about 290 to the inch.
+const PRINT_PX_RATIO: f64 = 3.0;
 
 /// Shared values whose equality is identity.
 #[derive(Debug)]
@@ -95,6 +99,7 @@ struct Painters {
     below: Option<Painter>,
     above: Option<Painter>,
     is_static_dirty: bool,
+    is_printing: bool,
     asked: Option<AnimationFrameRequestHandle>,
 }
 
@@ -147,6 +152,12 @@ impl Chart {
     }
 
     fn mount(self) {
+        let before = window_event_listener(leptos::ev::beforeprint, move |_| self.print(true));
+        let after = window_event_listener(leptos::ev::afterprint, move |_| self.print(false));
+        on_cleanup(move || {
+            before.remove();
+            after.remove();
+        });
         Effect::new(move |_| {
             let (Some(root), Some(below), Some(above)) =
                 (self.root.get(), self.below.get(), self.above.get())
@@ -163,10 +174,30 @@ impl Chart {
                 self.theme.try_set(Theme::at(&themed));
             });
             on_resize(&root, move |width, height| {
-                let px_ratio = leptos::prelude::window().device_pixel_ratio();
+                let px_ratio = self.px_ratio();
                 self.surface.try_set(Surface { width, height, px_ratio });
             });
         });
+    }
+
+    /// Paper is finer than displays, and white: before printing, all is drawn anew at once.
+    fn print(self, is_printing: bool) {
+        let Some(root) = self.root.try_get_untracked().flatten() else { return };
+        self.painters.try_update_value(|painters| painters.is_printing = is_printing);
+        self.theme.try_set(Theme::at(&root));
+        let px_ratio = self.px_ratio();
+        self.surface.try_update(|surface| surface.px_ratio = px_ratio);
+        self.painters.try_update_value(|painters| painters.is_static_dirty = true);
+        self.draw();
+    }
+
+    /// Pixels of the canvas per CSS pixel.
+    fn px_ratio(self) -> f64 {
+        if self.painters.try_with_value(|painters| painters.is_printing).unwrap_or_default() {
+            PRINT_PX_RATIO
+        } else {
+            leptos::prelude::window().device_pixel_ratio()
+        }
     }
 
     fn draw_on_change(self) {
@@ -210,6 +241,7 @@ impl Chart {
         let curves = self.curves.try_get_untracked().flatten();
         let theme = self.theme.try_get_untracked().flatten();
         let Some(view) = self.view.try_get_untracked() else { return };
+        let px_ratio = self.px_ratio();
         self.painters.try_update_value(|painters| {
             painters.asked = None;
             let (Some(Same(curves)), Some(Same(frame)), Some(theme)) = (curves, frame, theme)
@@ -219,7 +251,6 @@ impl Chart {
             let voice = self.settings.voice_now();
             let surface = frame.layout.surface;
             // A window that moves to another display keeps its size.
-            let px_ratio = leptos::prelude::window().device_pixel_ratio();
             if (px_ratio - surface.px_ratio).abs() > 1e-6 {
                 self.surface.set(Surface { px_ratio, ..surface });
             }
@@ -242,6 +273,12 @@ impl Chart {
                 painter.paint(&overlay(&curves, &frame, &view, marked));
             }
         });
+    }
+
+    /// A text that follows the language.
+    pub(super) fn word(self, read: fn(&TimelineWords) -> &'static str) -> Signal<&'static str> {
+        let words = self.settings.words;
+        Signal::derive(move || read(words.get()))
     }
 
     /// The step and its window, for handlers.

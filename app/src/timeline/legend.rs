@@ -10,6 +10,7 @@ use super::view_model::Band;
 use super::view_model::scene::Ink;
 use super::view_model::tip::occurring;
 use super::words::TimelineWords;
+use crate::erased::{self, flag, text};
 use crate::format::size;
 
 /// What an entry of the legend counts.
@@ -59,22 +60,24 @@ pub(super) fn Legend(chart: Chart) -> impl IntoView {
     let entry = move |part: Part| {
         let amount = Memo::new(move |_| amount(chart, part).unwrap_or_default());
         let (words, unit) = (chart.settings.words, chart.settings.unit);
+        let name = text(move || part.name(words.get()).to_owned());
+        let bytes = text(move || size(amount.get(), unit.get()));
         view! {
             <li
-                class:tl-zero=move || amount.get() == 0
+                class:tl-zero=flag(move || amount.get() == 0)
                 class:tl-sub=part.band().is_some_and(is_activation)
                 on:pointerenter=move |_| chart.lit_band.set(part.band())
                 on:pointerleave=move |_| chart.lit_band.set(None)
             >
                 <span class=part.swatch()></span>
-                {move || part.name(words.get())}
-                <b>{move || size(amount.get(), unit.get())}</b>
+                {name}
+                <b>{bytes}</b>
             </li>
         }
     };
     view! {
-        <ul class="tl-legend" aria-label=move || chart.settings.words.get().legend>
-            {move || parts.get().into_iter().map(entry).collect_view()}
+        <ul class="tl-legend" aria-label=chart.word(|words| words.legend)>
+            {erased::part(move || parts.get().into_iter().map(entry).collect_view().into_any())}
         </ul>
     }
 }

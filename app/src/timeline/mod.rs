@@ -42,6 +42,7 @@ use tooltip::Tooltip;
 use view_model::tip::phase_of;
 use words::fill;
 
+use crate::erased::{flag, text, when};
 use crate::format::size;
 
 pub use context::TimelineSettings;
@@ -66,9 +67,7 @@ pub fn TimelineChart(
         <section class="timeline">
             <Toolbar chart />
             <Plot chart />
-            <Show when=move || chart.as_table.get()>
-                <Alternative chart />
-            </Show>
+            {when(move || chart.as_table.get(), move || view! { <Alternative chart /> }.into_any())}
             <Readout chart />
             <Legend chart />
         </section>
@@ -79,16 +78,15 @@ pub fn TimelineChart(
 #[component]
 fn Plot(chart: Chart) -> impl IntoView {
     let hands = Interaction::new(chart);
-    let words = chart.settings.words;
     view! {
         <div
             node_ref=chart.root
             class="tl-plot"
-            class:tl-away=move || chart.as_table.get()
+            class:tl-away=flag(move || chart.as_table.get())
             tabindex="0"
             role="application"
-            aria-roledescription=move || words.get().chart_role
-            aria-label=move || summary(chart)
+            aria-roledescription=chart.word(|words| words.chart_role)
+            aria-label=text(move || summary(chart))
             aria-describedby="tl-keys"
             on:keydown=move |event| hands.key_down(&event)
         >
@@ -106,7 +104,7 @@ fn Plot(chart: Chart) -> impl IntoView {
             ></canvas>
             <Tooltip chart />
             <p id="tl-keys" class="tl-unseen">
-                {move || words.get().keys_hint}
+                {chart.word(|words| words.keys_hint)}
             </p>
         </div>
     }

@@ -11,6 +11,7 @@ use super::view_model::range::totals;
 use super::view_model::tip::{readout, tensor_line};
 use super::view_model::{Curves, View};
 use super::words::fill;
+use crate::erased::{self, part};
 use crate::format::{nanoseconds, signed_size, size};
 
 /// How long the cursor must rest before a screen reader hears of it.
@@ -35,32 +36,30 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
         let tensor = chart.view.get().pinned.filter(|&tensor| curves.has_tensor(tensor))?;
         Some(tensor_line(&curves, tensor, chart.settings.voice()))
     });
-    let words = chart.settings.words;
     let has_selection = Memo::new(move |_| chart.view.get().selection.is_some());
+    let unpin = move |_| chart.look(View { pinned: None, ..chart.view.get_untracked() });
+    let chip = move |text: String| {
+        view! {
+            <span class="tl-chip">
+                {chart.word(|words| words.pinned)} ": " {text}
+                <button
+                    type="button"
+                    class="tl-clear"
+                    aria-label=chart.word(|words| words.clear)
+                    on:click=unpin
+                >
+                    "×"
+                </button>
+            </span>
+        }
+    };
+    let said = erased::text(move || {
+        text.get().unwrap_or_else(|| chart.settings.words.get().empty.to_owned())
+    });
     view! {
         <p class="tl-readout" class:tl-away=has_selection>
-            {move || text.get().unwrap_or_else(|| words.get().empty.to_owned())}
-            {move || {
-                pinned
-                    .get()
-                    .map(|text| {
-                        view! {
-                            <span class="tl-chip">
-                                {words.get().pinned} ": " {text}
-                                <button
-                                    type="button"
-                                    class="tl-clear"
-                                    aria-label=words.get().clear
-                                    on:click=move |_| {
-                                        chart.look(View { pinned: None, ..chart.view.get_untracked() });
-                                    }
-                                >
-                                    "×"
-                                </button>
-                            </span>
-                        }
-                    })
-            }}
+            <span>{said}</span>
+            {part(move || pinned.get().map(chip).into_any())}
         </p>
         <Selection chart />
         <Announcer chart text />
@@ -87,38 +86,27 @@ fn Selection(chart: Chart) -> impl IntoView {
         ];
         Some(parts.join(" · "))
     });
-    let words = chart.settings.words;
-    move || {
-        text.get().map(|text| {
-            view! {
-                <p class="tl-readout tl-selection" role="status">
-                    {text}
-                    <button
-                        type="button"
-                        class="tl-button tl-text"
-                        on:click=move |_| {
-                            let view = chart.view.get_untracked();
-                            if let Some((first, last)) = view.selection {
-                                let window = (f64::from(first), f64::from(last) + 1.0);
-                                chart.look(view.with_window(window));
-                            }
-                        }
-                    >
-                        {words.get().zoom_to_selection}
-                    </button>
-                    <button
-                        type="button"
-                        class="tl-button tl-text"
-                        on:click=move |_| {
-                            chart.look(View { selection: None, ..chart.view.get_untracked() });
-                        }
-                    >
-                        {words.get().clear}
-                    </button>
-                </p>
-            }
-        })
-    }
+    let zoom = move |_| {
+        let view = chart.view.get_untracked();
+        if let Some((first, last)) = view.selection {
+            chart.look(view.with_window((f64::from(first), f64::from(last) + 1.0)));
+        }
+    };
+    let clear = move |_| chart.look(View { selection: None, ..chart.view.get_untracked() });
+    let bar = move |text: String| {
+        view! {
+            <p class="tl-readout tl-selection" role="status">
+                {text}
+                <button type="button" class="tl-button tl-text" on:click=zoom>
+                    {chart.word(|words| words.zoom_to_selection)}
+                </button>
+                <button type="button" class="tl-button tl-text" on:click=clear>
+                    {chart.word(|words| words.clear)}
+                </button>
+            </p>
+        }
+    };
+    part(move || text.get().map(bar).into_any())
 }
 
 /// Tells screen readers where the cursor came to rest.

@@ -6,6 +6,7 @@ use super::chart::Chart;
 use super::view_model::keys::{at, zoom};
 use super::view_model::{Axis, Curves, View, YScale};
 use super::words::{ENGLISH, TimelineWords};
+use crate::erased::{aria, flag, text};
 
 /// One of the texts.
 type Word = fn(&TimelineWords) -> &'static str;
@@ -13,7 +14,6 @@ type Word = fn(&TimelineWords) -> &'static str;
 /// The bar of controls.
 #[component]
 pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
-    let words = chart.settings.words;
     let look = move |change: fn(&Curves, &View) -> View| {
         if let Some((curves, _)) = chart.now() {
             chart.look(change(&curves, &chart.view.get_untracked()));
@@ -26,16 +26,16 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
             <button
                 type="button"
                 class="tl-button"
-                title=move || label(words.get())
-                aria-label=move || is_sign.then(|| label(words.get()))
+                title=chart.word(label)
+                aria-label=is_sign.then(|| chart.word(label))
                 on:click=move |_| look(change)
             >
-                {move || text(words.get())}
+                {chart.word(text)}
             </button>
         }
     };
     view! {
-        <div class="tl-bar" role="group" aria-label=move || words.get().chart_role>
+        <div class="tl-bar" role="group" aria-label=chart.word(|words| words.chart_role)>
             <AxisSwitch chart />
             <ScaleSelect chart />
             <div class="tl-group">
@@ -51,10 +51,10 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
             <button
                 type="button"
                 class="tl-button tl-text"
-                aria-pressed=move || chart.as_table.get().to_string()
+                aria-pressed=aria(move || chart.as_table.get())
                 on:click=move |_| chart.as_table.update(|shown| *shown = !*shown)
             >
-                {move || words.get().as_table}
+                {chart.word(|words| words.as_table)}
             </button>
         </div>
     }
@@ -62,22 +62,21 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
 
 #[component]
 fn AxisSwitch(chart: Chart) -> impl IntoView {
-    let words = chart.settings.words;
     let option = move |axis: Axis, text: Word, hint: Word| {
         view! {
             <button
                 type="button"
                 class="tl-button tl-text"
-                title=move || hint(words.get())
-                aria-pressed=move || (chart.view.get().axis == axis).to_string()
+                title=chart.word(hint)
+                aria-pressed=aria(move || chart.view.get().axis == axis)
                 on:click=move |_| chart.look(View { axis, ..chart.view.get_untracked() })
             >
-                {move || text(words.get())}
+                {chart.word(text)}
             </button>
         }
     };
     view! {
-        <div class="tl-group" role="group" aria-label=move || words.get().x_axis>
+        <div class="tl-group" role="group" aria-label=chart.word(|words| words.x_axis)>
             {option(Axis::Time, |words| words.time, |words| words.time_hint)}
             {option(Axis::Order, |words| words.order, |words| words.order_hint)}
         </div>
@@ -103,11 +102,10 @@ fn scale_word(words: &TimelineWords, scale: YScale) -> &'static str {
 
 #[component]
 fn ScaleSelect(chart: Chart) -> impl IntoView {
-    let words = chart.settings.words;
     let options = SCALES.map(|(scale, value)| {
         view! {
-            <option value=value selected=move || chart.view.get().y_scale == scale>
-                {move || scale_word(words.get(), scale)}
+            <option value=value selected=flag(move || chart.view.get().y_scale == scale)>
+                {text(move || scale_word(chart.settings.words.get(), scale).to_owned())}
             </option>
         }
     });
@@ -118,7 +116,7 @@ fn ScaleSelect(chart: Chart) -> impl IntoView {
     };
     view! {
         <label class="tl-label">
-            <span>{move || words.get().y_axis}</span>
+            <span>{chart.word(|words| words.y_axis)}</span>
             <select on:change=move |event| choose(event_target_value(&event))>
                 {options.into_iter().collect_view()}
             </select>

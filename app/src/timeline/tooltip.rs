@@ -5,37 +5,37 @@ use leptos::prelude::*;
 use super::chart::{Chart, Pointer};
 use super::swatch::swatch_class;
 use super::view_model::tip::{Tip, phase_tip, tensor_tip, tip, work_tip};
+use crate::erased::part;
 
 /// The tooltip.
 #[component]
 pub(super) fn Tooltip(chart: Chart) -> impl IntoView {
     let shown = Memo::new(move |_| content(chart));
-    move || {
-        shown.get().map(|(tip, at)| {
-            // On the side with more room, so that it needs no measuring.
-            let surface = chart.surface.get_untracked();
-            let to_left = surface.width / 2.0 < at.0;
-            let upwards = surface.height / 2.0 < at.1;
-            let x = if to_left { surface.width - at.0 + 14.0 } else { at.0 + 14.0 };
-            let y = if upwards { surface.height - at.1 + 10.0 } else { at.1 + 14.0 };
-            let px = |value: f64| format!("{value:.0}px");
-            let side = move |here: bool, value: f64| {
-                if here { px(value) } else { "auto".to_owned() }
-            };
-            view! {
-                <div
-                    class="tl-tip"
-                    aria-hidden="true"
-                    style:left=side(!to_left, x)
-                    style:right=side(to_left, x)
-                    style:top=side(!upwards, y)
-                    style:bottom=side(upwards, y)
-                >
-                    <Content tip />
-                </div>
-            }
-        })
-    }
+    part(move || {
+        let Some((tip, at)) = shown.get() else { return ().into_any() };
+        // On the side with more room, so that it needs no measuring.
+        let surface = chart.surface.get_untracked();
+        let to_left = surface.width / 2.0 < at.0;
+        let upwards = surface.height / 2.0 < at.1;
+        let x = if to_left { surface.width - at.0 } else { at.0 } + 14.0;
+        let y = if upwards { surface.height - at.1 } else { at.1 } + 12.0;
+        let side = |here: bool, value: f64| {
+            if here { format!("{value:.0}px") } else { "auto".to_owned() }
+        };
+        view! {
+            <div
+                class="tl-tip"
+                aria-hidden="true"
+                style:left=side(!to_left, x)
+                style:right=side(to_left, x)
+                style:top=side(!upwards, y)
+                style:bottom=side(upwards, y)
+            >
+                <Content tip />
+            </div>
+        }
+        .into_any()
+    })
 }
 
 #[component]

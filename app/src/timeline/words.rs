@@ -7,8 +7,6 @@ use super::view_model::Band;
 /// Every text of the timeline in one language. `{}` stands for a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimelineWords {
-    /// BCP 47 tag.
-    pub language: &'static str,
     /// By `PhaseKind`: build, forward, loss, backward, clip, optimizer, `zero_grad`.
     phases: [&'static str; 7],
     phases_short: [&'static str; 7],
@@ -46,7 +44,6 @@ pub struct TimelineWords {
     pub order_hint: &'static str,
     pub to_peak: &'static str,
     pub as_table: &'static str,
-    pub as_chart: &'static str,
     pub legend: &'static str,
     pub uncertainty: &'static str,
     pub event: &'static str,
@@ -64,12 +61,10 @@ pub struct TimelineWords {
     pub phase_hint: &'static str,
     pub reserved: &'static str,
     pub pinned: &'static str,
-    pub nothing: &'static str,
     pub free_here: &'static str,
     pub outside_hint: &'static str,
     pub already_used_hint: &'static str,
     pub slack_hint: &'static str,
-    pub kernel: &'static str,
     pub issued: &'static str,
     pub runs: &'static str,
     pub waits: &'static str,
@@ -81,7 +76,6 @@ pub struct TimelineWords {
     pub clear: &'static str,
     pub zoom_to_selection: &'static str,
     pub phase: &'static str,
-    pub at_its_peak: &'static str,
     pub total: &'static str,
     pub length: &'static str,
     pub table_caption: &'static str,
@@ -142,7 +136,6 @@ pub fn fill(text: &str, values: &[&str]) -> String {
 
 /// English.
 pub const ENGLISH: TimelineWords = TimelineWords {
-    language: "en",
     phases: ["Build", "Forward", "Loss", "Backward", "Clip", "Optimizer", "Zero grad"],
     phases_short: ["B", "Fwd", "L", "Bwd", "C", "Opt", "Z"],
     categories: [
@@ -193,7 +186,6 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     order_hint: "Every allocation and free equally wide (X switches)",
     to_peak: "Go to the peak (P)",
     as_table: "Table",
-    as_chart: "Chart",
     legend: "Categories",
     uncertainty: "Uncertainty ±",
     event: "event {}",
@@ -211,13 +203,11 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     phase_hint: "Click to zoom to it, click again for the whole step.",
     reserved: "Reserved",
     pinned: "pinned",
-    nothing: "Nothing is held here",
     free_here: "Free",
     outside_hint: "Context, kernels and libraries, held by the driver outside the caching allocator.",
     already_used_hint: "In use on the card before this process starts.",
     slack_hint: "Reserved by the caching allocator and not handed out: rounding, splits, \
                  fragmentation.",
-    kernel: "Kernel",
     issued: "Issued",
     runs: "Runs",
     waits: "waits {}",
@@ -229,7 +219,6 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     clear: "Clear",
     zoom_to_selection: "Zoom to it",
     phase: "Phase",
-    at_its_peak: "At the phase's peak of live bytes",
     total: "Total live",
     length: "Length",
     table_caption: "Memory by phase and category, at the moment of each phase's peak",
@@ -238,7 +227,6 @@ pub const ENGLISH: TimelineWords = TimelineWords {
 
 /// Chinese.
 pub const CHINESE: TimelineWords = TimelineWords {
-    language: "zh-CN",
     phases: ["构建", "前向", "损失", "反向", "梯度裁剪", "优化器", "梯度清零"],
     phases_short: ["构", "前", "损", "反", "裁", "优", "零"],
     categories: [
@@ -284,7 +272,6 @@ pub const CHINESE: TimelineWords = TimelineWords {
     order_hint: "每次分配或释放等宽（X 切换）",
     to_peak: "跳到峰值（P）",
     as_table: "表格",
-    as_chart: "图表",
     legend: "类别",
     uncertainty: "误差 ±",
     event: "事件 {}",
@@ -302,12 +289,10 @@ pub const CHINESE: TimelineWords = TimelineWords {
     phase_hint: "点击放大到该阶段，再次点击显示整个训练步。",
     reserved: "已保留",
     pinned: "已固定",
-    nothing: "此处没有占用",
     free_here: "空闲",
     outside_hint: "上下文、内核与库，由驱动持有，不经过缓存分配器。",
     already_used_hint: "本进程启动前，卡上已有的占用。",
     slack_hint: "缓存分配器已保留但未分出的显存：取整、切分与碎片。",
-    kernel: "内核",
     issued: "下发",
     runs: "执行",
     waits: "等待 {}",
@@ -319,7 +304,6 @@ pub const CHINESE: TimelineWords = TimelineWords {
     clear: "清除",
     zoom_to_selection: "放大到选区",
     phase: "阶段",
-    at_its_peak: "该阶段存活字节达到峰值时",
     total: "存活合计",
     length: "时长",
     table_caption: "各阶段峰值时刻的显存，按类别",
