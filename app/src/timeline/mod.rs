@@ -36,7 +36,7 @@ use alternative::Alternative;
 use chart::{Chart, Same};
 use interaction::Interaction;
 use legend::Legend;
-use readout::Readout;
+use readout::{Announcer, Selection};
 use toolbar::Toolbar;
 use tooltip::Tooltip;
 use view_model::tip::phase_of;
@@ -68,7 +68,7 @@ pub fn TimelineChart(
             <Toolbar chart />
             <Plot chart />
             {when(move || chart.as_table.get(), move || view! { <Alternative chart /> }.into_any())}
-            <Readout chart />
+            <Announcer chart />
             <Legend chart />
         </section>
     }
@@ -102,6 +102,7 @@ fn Plot(chart: Chart) -> impl IntoView {
                 on:wheel=move |event| hands.wheel(&event)
                 on:dblclick=move |_| hands.double_click()
             ></canvas>
+            <Selection chart />
             <Tooltip chart />
             <p id="tl-keys" class="tl-unseen">
                 {chart.word(|words| words.keys_hint)}

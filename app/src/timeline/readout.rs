@@ -1,4 +1,4 @@
-//! Below the chart, in one line: the state at the cursor, the pinned tensor, or the selection.
+//! In words: the state at the cursor, the pinned tensor, the selection.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use super::chart::{Chart, Same};
 use super::view_model::num::to_u32;
 use super::view_model::range::totals;
-use super::view_model::tip::{readout, tensor_line};
+use super::view_model::tip::{readout, short_readout, tensor_line};
 use super::view_model::{Curves, View};
 use super::words::fill;
 use crate::erased::{self, part};
@@ -23,25 +23,26 @@ pub(super) fn described(curves: &Curves, view: &View) -> u32 {
     view.cursor_event.unwrap_or(curves.data.peak_event).min(last)
 }
 
-/// The state at the cursor in one line.
+/// In the bar: the pinned tensor, else the state at the cursor.
 #[component]
 pub(super) fn Readout(chart: Chart) -> impl IntoView {
-    let text = Memo::new(move |_| {
-        let Same(curves) = chart.curves.get()?;
-        let event = described(&curves, &chart.view.get());
-        Some(readout(&curves, event, chart.settings.voice()))
+    let text = erased::text(move || {
+        let voice = chart.settings.voice();
+        chart.curves.get().map_or_else(
+            || voice.words.empty.to_owned(),
+            |Same(curves)| short_readout(&curves, described(&curves, &chart.view.get()), voice),
+        )
     });
     let pinned = Memo::new(move |_| {
         let Same(curves) = chart.curves.get()?;
         let tensor = chart.view.get().pinned.filter(|&tensor| curves.has_tensor(tensor))?;
         Some(tensor_line(&curves, tensor, chart.settings.voice()))
     });
-    let has_selection = Memo::new(move |_| chart.view.get().selection.is_some());
     let unpin = move |_| chart.look(View { pinned: None, ..chart.view.get_untracked() });
-    let chip = move |text: String| {
+    let chip = move |line: String| {
         view! {
             <span class="tl-chip">
-                {chart.word(|words| words.pinned)} ": " {text}
+                <span>{chart.word(|words| words.pinned)} ": " {line}</span>
                 <button
                     type="button"
                     class="tl-clear"
@@ -52,23 +53,16 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
                 </button>
             </span>
         }
+        .into_any()
     };
-    let said = erased::text(move || {
-        text.get().unwrap_or_else(|| chart.settings.words.get().empty.to_owned())
-    });
-    view! {
-        <p class="tl-readout" class:tl-away=has_selection>
-            <span>{said}</span>
-            {part(move || pinned.get().map(chip).into_any())}
-        </p>
-        <Selection chart />
-        <Announcer chart text />
-    }
+    let either =
+        part(move || pinned.get().map_or_else(|| view! { <span>{text}</span> }.into_any(), chip));
+    view! { <p class="tl-readout">{either}</p> }
 }
 
-/// Totals over the selected events.
+/// Totals over the selected events, lying over the tracks.
 #[component]
-fn Selection(chart: Chart) -> impl IntoView {
+pub(super) fn Selection(chart: Chart) -> impl IntoView {
     let text = Memo::new(move |_| {
         let Same(curves) = chart.curves.get()?;
         let totals = totals(&curves, chart.view.get().selection?)?;
@@ -95,8 +89,8 @@ fn Selection(chart: Chart) -> impl IntoView {
     let clear = move |_| chart.look(View { selection: None, ..chart.view.get_untracked() });
     let bar = move |text: String| {
         view! {
-            <p class="tl-readout tl-selection" role="status">
-                {text}
+            <p class="tl-selection" role="status">
+                <span>{text}</span>
                 <button type="button" class="tl-button tl-text" on:click=zoom>
                     {chart.word(|words| words.zoom_to_selection)}
                 </button>
@@ -111,7 +105,12 @@ fn Selection(chart: Chart) -> impl IntoView {
 
 /// Tells screen readers where the cursor came to rest.
 #[component]
-fn Announcer(chart: Chart, text: Memo<Option<String>>) -> impl IntoView {
+pub(super) fn Announcer(chart: Chart) -> impl IntoView {
+    let text = Memo::new(move |_| {
+        let Same(curves) = chart.curves.get()?;
+        let event = described(&curves, &chart.view.get());
+        Some(readout(&curves, event, chart.settings.voice()))
+    });
     let said = RwSignal::new(String::new());
     let waiting = StoredValue::new(None::<TimeoutHandle>);
     let stop = move || {

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use super::chart::Chart;
+use super::readout::Readout;
 use super::view_model::keys::{at, zoom};
 use super::view_model::{Axis, Curves, View, YScale};
 use super::words::{ENGLISH, TimelineWords};
@@ -56,6 +57,7 @@ pub(super) fn Toolbar(chart: Chart) -> impl IntoView {
             >
                 {chart.word(|words| words.as_table)}
             </button>
+            <Readout chart />
         </div>
     }
 }

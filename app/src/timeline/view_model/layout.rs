@@ -84,18 +84,18 @@ impl Layout {
         let x = if narrow { 38.0 } else { 48.0 };
         let w = (surface.width - x - if narrow { 6.0 } else { 12.0 }).max(1.0);
         let row = |y: f64, h: f64| Area { x, y, w, h };
-        let minimap_h = if surface.height < 260.0 { 24.0 } else { 38.0 };
-        let minimap = row(surface.height - minimap_h - 2.0, minimap_h);
+        let minimap_h = if surface.height < 300.0 { 24.0 } else { 32.0 };
+        let minimap = row(surface.height - minimap_h - 1.0, minimap_h);
         let tracks = tracks && surface.height >= 220.0;
         let (host, compute, ticks_bottom) = if tracks {
-            let compute = row(minimap.y - 10.0 - 14.0, 14.0);
-            let host = row(compute.y - 2.0 - 7.0, 7.0);
+            let compute = row(minimap.y - 7.0 - 13.0, 13.0);
+            let host = row(compute.y - 3.0 - 7.0, 7.0);
             (Some(host), Some(compute), host.y - 2.0)
         } else {
             (None, None, minimap.y - 6.0)
         };
-        let ticks = row(ticks_bottom - 18.0, 18.0);
-        let phases = row(0.0, 20.0);
+        let ticks = row(ticks_bottom - 17.0, 17.0);
+        let phases = row(0.0, 19.0);
         let plot = row(phases.bottom(), (ticks.y - phases.bottom()).max(1.0));
         Self { surface, phases, plot, ticks, host, compute, minimap }
     }

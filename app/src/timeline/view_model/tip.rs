@@ -217,6 +217,15 @@ pub fn readout(curves: &Curves, event: u32, voice: Voice<'_>) -> String {
     parts.join(" · ")
 }
 
+/// The same, as short as the bar needs it: the phase and what is reserved show elsewhere.
+pub fn short_readout(curves: &Curves, event: u32, voice: Voice<'_>) -> String {
+    let state = (event as usize + 1).min(curves.n_states() - 1);
+    let number = fill(voice.words.event, &[&count(u64::from(event))]);
+    let time = nanoseconds(curves.edge_ns(state));
+    let live = size(curves.live(state), voice.unit);
+    format!("{number} · {time} · {} {live}", voice.words.live)
+}
+
 /// Bands that occur in the step.
 pub fn occurring(curves: &Curves) -> Vec<Band> {
     Band::ALL.into_iter().filter(|&band| !curves.in_band(band).is_empty()).collect()

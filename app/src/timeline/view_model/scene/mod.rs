@@ -160,8 +160,9 @@ pub fn scene(curves: &Curves, frame: &Frame, view: &View, style: &Style<'_>) -> 
     let mut marks = Vec::with_capacity(128);
     axes::grid(&mut marks, frame, style);
     marks.push(Mark::Clip(frame.layout.plot));
-    stack::stack(&mut marks, curves, frame);
+    stack::slack(&mut marks, curves, frame);
     phases::boundaries(&mut marks, curves, frame);
+    stack::stack(&mut marks, curves, frame);
     limits::limits(&mut marks, curves, frame, style);
     marks.push(Mark::Unclip);
     axes::labels(&mut marks, frame, style);

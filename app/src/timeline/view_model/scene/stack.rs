@@ -9,13 +9,20 @@ use super::super::num::to_u64;
 use super::super::strata::{Threshold, strata};
 use super::{Ink, Mark, Op, rect, snap};
 
-/// Paints the stack from the top band to the bottom one, each down to the base: what lies lower
-/// covers what lies behind, and a band needs only its upper edge.
-pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
+/// What is reserved, behind the stack; of it slack stays in sight.
+pub(super) fn slack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
     let (floor, base) = (curves.floor_bytes(), frame.layout.plot.bottom());
     let reserved = edge(frame, |column, _| floor + column.high_reserved);
     marks.push(Mark::Fill { path: under(&reserved, base), ink: Ink::Slack, alpha: 0.3 });
     marks.push(Mark::Hatch { path: under(&reserved, base), ink: Ink::Hatch, alpha: 0.38 });
+    let path = open(&reserved);
+    marks.push(Mark::Stroke { path, ink: Ink::Hatch, alpha: 0.9, width: 1.0, dashed: false });
+}
+
+/// Paints the stack from the top band to the bottom one, each down to the base: what lies lower
+/// covers what lies behind, and a band needs only its upper edge.
+pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
+    let base = frame.layout.plot.bottom();
     for band in Band::ALL.into_iter().rev() {
         if !has_band(frame, band) {
             continue;
@@ -26,13 +33,6 @@ pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
     outside_pool(marks, curves, frame);
     veil(marks, curves, frame);
     lines_between_tensors(marks, curves, frame);
-    marks.push(Mark::Stroke {
-        path: open(&reserved),
-        ink: Ink::Hatch,
-        alpha: 0.9,
-        width: 1.0,
-        dashed: false,
-    });
 }
 
 fn has_band(frame: &Frame, band: Band) -> bool {
