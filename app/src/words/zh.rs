@@ -202,7 +202,7 @@ const TABLES: Tables = Tables {
     requested_help: "程序已申请、尚未释放的字节数之和的最大值。",
     allocated: "已分配",
     allocated_help: "按整块计（含取整）：torch.cuda.max_memory_allocated。",
-    reserved: "已保留",
+    reserved: "已预留",
     reserved_help: "缓存分配器以段为单位向驱动占有：torch.cuda.max_memory_reserved。",
     outside: "池外",
     outside_help: "CUDA 上下文、内核与库的工作区，缓存分配器看不到。",
@@ -278,7 +278,7 @@ const fn category(category: Category) -> &'static str {
         Category::Activations => "激活",
         Category::Logits => "Logits 与损失",
         Category::Temporaries => "临时张量",
-        Category::Slack => "分配器余量",
+        Category::Slack => "分配器空隙",
     }
 }
 
@@ -396,7 +396,7 @@ fn figure(id: &str) -> Option<&'static str> {
         "log_softmax" => "Log-softmax",
         "peak_requested" => "请求量峰值",
         "peak_allocated" => "已分配峰值",
-        "peak_reserved" => "已保留峰值",
+        "peak_reserved" => "已预留峰值",
         "outside_pool" => "池外显存",
         "device_peak" => "设备显存峰值",
         "margin" => "余量",
