@@ -6,7 +6,7 @@ use leptos::prelude::*;
 use serde_json::Value;
 use simulator::catalog::Catalog;
 use simulator::importers::hf_config;
-use simulator::scenario::{Preset, from_value, validate};
+use simulator::scenario::{self, Preset, from_value, validate};
 use simulator::wire::scenario::Model;
 use simulator::wire::{Fault, Faults, Note, Scenario};
 
@@ -22,7 +22,7 @@ pub(crate) fn catalog() -> &'static Catalog {
 /// Plans to start from; the first is the page's default.
 pub(crate) fn presets() -> &'static [Preset] {
     static PRESETS: OnceLock<Vec<Preset>> = OnceLock::new();
-    PRESETS.get_or_init(simulator::scenario::presets)
+    PRESETS.get_or_init(scenario::presets)
 }
 
 /// What a file turned out to be.
@@ -40,7 +40,9 @@ pub(crate) enum Imported {
 pub(crate) fn import(text: &str) -> Result<Imported, Faults> {
     match serde_json::from_slice::<Value>(text.as_bytes()) {
         Ok(document) if document.get("workload").is_some() => {
-            from_value(&document).map(|scenario| Imported::Scenario(Box::new(scenario)))
+            let scenario = from_value(&document);
+            let all = |faults| scenario::check(&document, catalog()).err().unwrap_or(faults);
+            scenario.map(|scenario| Imported::Scenario(Box::new(scenario))).map_err(all)
         }
         _ => hf_config(text).map(Imported::Model),
     }

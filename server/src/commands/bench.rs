@@ -104,7 +104,7 @@ fn valid(model: &str, seq_len: u64, catalog: &Catalog) -> anyhow::Result<ValidSc
         "hardware": {"gpu": PRETENDED},
         "workload": {"micro_batch": 1, "seq_len": seq_len},
     });
-    Ok(scenario::validate(&scenario::from_value(&document)?, catalog)?)
+    Ok(scenario::check(&document, catalog)?)
 }
 
 /// The median over many runs.

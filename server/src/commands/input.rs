@@ -1,4 +1,4 @@
-//! A scenario from a file, from flags, or from a file whose fields the flags override.
+//! A scenario document from a file, from flags, or from a file whose fields the flags override.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,22 +6,21 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Value, json};
 use simulator::scenario::{self, Format};
-use simulator::wire::Scenario;
 
 use crate::cli::Fields;
 
-/// Reads the scenario that file and flags describe together.
+/// Reads the scenario that file and flags describe together; its rules are checked by the caller.
 ///
 /// # Errors
 ///
-/// When a file cannot be read; every fault of the scenario.
-pub(super) fn scenario(file: Option<&Path>, fields: &Fields) -> anyhow::Result<Scenario> {
+/// When a file cannot be read or is no document.
+pub(super) fn scenario(file: Option<&Path>, fields: &Fields) -> anyhow::Result<Value> {
     let mut document = match file {
         Some(file) => document(file)?,
         None => json!({"version": 1, "workload": {"micro_batch": 1, "seq_len": 1024}}),
     };
     overlay(&mut document, fields)?;
-    Ok(scenario::from_value(&document)?)
+    Ok(document)
 }
 
 /// The file as JSON, its fields unchecked.

@@ -12,7 +12,7 @@ use crate::cli::{Fields, Scenario};
 pub(super) fn run(args: &Scenario) -> anyhow::Result<ExitCode> {
     let Scenario::Check { file } = args;
     let scenario = input::scenario(Some(file), &Fields::default())?;
-    scenario::validate(&scenario, &Catalog::builtin())?;
+    scenario::check(&scenario, &Catalog::builtin())?;
     writeln!(std::io::stdout(), "{}: no faults", file.display())?;
     Ok(ExitCode::SUCCESS)
 }

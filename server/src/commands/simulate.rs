@@ -16,7 +16,7 @@ use crate::output;
 
 pub(super) fn run(args: &Simulate) -> anyhow::Result<ExitCode> {
     let scenario = input::scenario(args.file.as_deref(), &args.fields)?;
-    let valid = scenario::validate(&scenario, &Catalog::builtin())?;
+    let valid = scenario::check(&scenario, &Catalog::builtin())?;
     let simulation = simulator::simulate(&valid);
     let mut to = writer(args)?;
     write(&mut to, args, &simulation)?;

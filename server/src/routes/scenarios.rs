@@ -6,7 +6,7 @@ use axum::http::header::{CACHE_CONTROL, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use jiff::Timestamp;
-use simulator::scenario::{self, Format};
+use simulator::scenario;
 use simulator::wire::report::Engine;
 use simulator::wire::{Problem, Scenario, ShareRequest, SharedScenario};
 
@@ -48,9 +48,8 @@ pub(crate) async fn share(
 ) -> Result<Response, ApiError> {
     app.writes.check(&headers)?;
     let JsonBody(request) = body?;
-    let scenario = scenario::read(&request.scenario.to_string(), Format::Json)?;
-    scenario::validate(&scenario, &app.catalog)?;
-    let new = to_store(&scenario, request.view.as_ref(), (app.now)())?;
+    let valid = scenario::check(&request.scenario, &app.catalog)?;
+    let new = to_store(valid.document(), request.view.as_ref(), (app.now)())?;
     let (row, is_new) = app.store.save_scenario(&new).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     let location = format!("/api/v1/scenarios/{}", row.id);

@@ -71,8 +71,7 @@ fn answer(
     catalog: &Catalog,
     timeline: Option<StepKind>,
 ) -> Result<Vec<u8>, ApiError> {
-    let scenario = scenario::read(&document.text, document.format)?;
-    let valid = scenario::validate(&scenario, catalog)?;
+    let valid = scenario::read_valid(&document.text, document.format, catalog)?;
     bound(&valid)?;
     let Simulation { report, first, steady } = simulator::simulate(&valid);
     let timeline = timeline.map(|step| match step {

@@ -16,7 +16,7 @@ mod write;
 pub use architecture::{Activation, Architecture, Gpt2, LlamaLike, SlidingWindow};
 pub use parameters::parameters;
 pub use presets::{Preset, presets};
-pub use read::{Format, from_value, read};
+pub use read::{Format, check, from_value, read, read_valid};
 pub use size::parse_size;
 pub use validate::validate;
 pub use words::Word;

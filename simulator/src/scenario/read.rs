@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::ValidScenario;
 use super::document::Table;
 use super::limits;
+use super::validate::validate;
 use super::words::Word;
+use crate::catalog::Catalog;
 use crate::wire::scenario::{
     Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION, Stack, Workload,
 };
@@ -34,6 +37,48 @@ pub fn read(text: &str, format: Format) -> Result<Scenario, Faults> {
 ///
 /// Every fault at once, with its path.
 pub fn from_value(document: &Value) -> Result<Scenario, Faults> {
+    let (scenario, faults) = draft(document)?;
+    if faults.is_empty() { Ok(scenario) } else { Err(faults) }
+}
+
+/// Reads a text and checks every rule: what [`read`] and [`validate`] find, in one answer.
+///
+/// # Errors
+///
+/// Every fault at once, with its path.
+pub fn read_valid(text: &str, format: Format, catalog: &Catalog) -> Result<ValidScenario, Faults> {
+    check(&parse(text, format)?, catalog)
+}
+
+/// As [`read_valid`], for a parsed document.
+///
+/// # Errors
+///
+/// Every fault at once, with its path.
+pub fn check(document: &Value, catalog: &Catalog) -> Result<ValidScenario, Faults> {
+    let (scenario, mut faults) = draft(document)?;
+    if faults.is_empty() {
+        return validate(&scenario, catalog);
+    }
+    if let Err(Faults(broken)) = validate(&scenario, catalog) {
+        // That the stand-in for an unread id is unknown is no news.
+        let is_unread = |fault: &Fault| match fault.path.as_str() {
+            "model.id" => matches!(&scenario.model, Model::Catalog { id } if id == UNREAD),
+            "hardware.gpu" => scenario.hardware.gpu == UNREAD,
+            _ => false,
+        };
+        faults.0.extend(broken.into_iter().filter(|fault| !is_unread(fault)));
+    }
+    Err(faults)
+}
+
+/// The id in a [`draft`] of what could not be read.
+const UNREAD: &str = "";
+
+/// The scenario as far as it can be read, and what could not be. Stand-ins fill the gaps: the
+/// smallest numbers and the leanest choices, so that a rule which the draft breaks is broken
+/// whatever was meant.
+fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
     let mut faults = Faults::default();
     let Some(mut root) = Table::root(document, &mut faults) else { return Err(faults) };
     let version = version(&mut root)?;
@@ -41,39 +86,34 @@ pub fn from_value(document: &Value) -> Result<Scenario, Faults> {
     let model = root.required_table("model", &mut faults);
     let model = model.and_then(|table| model_table(table, &mut faults));
     let hardware = root.required_table("hardware", &mut faults);
-    let hardware = hardware.and_then(|table| hardware_table(table, &mut faults));
+    let hardware = hardware.map(|table| hardware_table(table, &mut faults));
     let workload = root.required_table("workload", &mut faults);
-    let workload = workload.and_then(|table| workload_table(table, &mut faults));
+    let workload = workload.map(|table| workload_table(table, &mut faults));
     let precision = root.word_or("precision", Precision::WORDS, Precision::Bf16, &mut faults);
-    let optimizer = match root.table("optimizer", &mut faults) {
-        Some(table) => optimizer_table(table, &mut faults),
-        None => Some(Optimizer::default()),
-    };
+    let optimizer = root.table("optimizer", &mut faults);
+    let optimizer = optimizer.map(|table| optimizer_table(table, &mut faults));
     let checkpointing = Checkpointing::WORDS;
     let checkpointing =
         root.word_or("checkpointing", checkpointing, Checkpointing::None, &mut faults);
-    let stack = match root.table("stack", &mut faults) {
-        Some(table) => stack_table(table, &mut faults),
-        None => Some(Stack::default()),
-    };
+    let stack = root.table("stack", &mut faults).map(|table| stack_table(table, &mut faults));
     root.finish(&mut faults);
-    let scenario = (|| {
-        Some(Scenario {
-            version,
-            name,
-            model: model?,
-            hardware: hardware?,
-            workload: workload?,
-            precision: precision?,
-            optimizer: optimizer?,
-            checkpointing: checkpointing?,
-            stack: stack?,
-        })
-    })();
-    match scenario {
-        Some(scenario) if faults.is_empty() => Ok(scenario),
-        _ => Err(faults),
-    }
+    let scenario = Scenario {
+        version,
+        name,
+        model: model.unwrap_or(Model::Catalog { id: UNREAD.to_owned() }),
+        hardware: hardware.unwrap_or(Hardware {
+            gpu: UNREAD.to_owned(),
+            count: 1,
+            already_used_bytes: 0,
+            process_cap_bytes: None,
+        }),
+        workload: workload.unwrap_or(Workload { micro_batch: 1, seq_len: 1, grad_accum: 1 }),
+        precision: precision.unwrap_or(Precision::Bf16),
+        optimizer: optimizer.unwrap_or_default(),
+        checkpointing: checkpointing.unwrap_or(Checkpointing::None),
+        stack: stack.unwrap_or_default(),
+    };
+    Ok((scenario, faults))
 }
 
 /// Reads the text as a document without looking at its fields.
@@ -169,51 +209,62 @@ fn without_nulls(value: &Value) -> Option<Value> {
     })
 }
 
-fn hardware_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Hardware> {
-    let gpu = table.required_text("gpu", faults).map(String::from);
-    let count = table.integer_or("count", limits::GPU_COUNT, 1, faults);
+fn hardware_table(mut table: Table<'_>, faults: &mut Faults) -> Hardware {
+    let gpu = table.required_text("gpu", faults).unwrap_or(UNREAD).to_owned();
+    let count = table.integer_or("count", limits::GPU_COUNT, 1, faults).unwrap_or(1);
     let already_used_bytes = table.bytes("already_used_bytes", faults).unwrap_or(0);
     let process_cap_bytes = table.bytes("process_cap_bytes", faults);
     table.finish(faults);
-    Some(Hardware { gpu: gpu?, count: count?, already_used_bytes, process_cap_bytes })
+    Hardware { gpu, count, already_used_bytes, process_cap_bytes }
 }
 
-fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Workload> {
+fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Workload {
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, faults);
     let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, faults);
     table.finish(faults);
-    Some(Workload { micro_batch: micro_batch?, seq_len: seq_len?, grad_accum: grad_accum? })
+    Workload {
+        micro_batch: micro_batch.unwrap_or(1),
+        seq_len: seq_len.unwrap_or(1),
+        grad_accum: grad_accum.unwrap_or(1),
+    }
 }
 
-fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Optimizer> {
+fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
     let defaults = Optimizer::default();
     let name = table.word_or("name", Word::WORDS, defaults.name, faults);
     let implementation =
         table.word_or("implementation", Word::WORDS, defaults.implementation, faults);
     let momentum = match table.value("momentum") {
-        Some(_) => table.number_or("momentum", limits::MOMENTUM, 0.0, faults),
+        // Whether a rule that could not be read has a momentum is not known.
+        Some(_) => {
+            table.number_or("momentum", limits::MOMENTUM, 0.0, faults).filter(|_| name.is_some())
+        }
         None => None,
     };
     let clip_grad_norm = table.flag_or("clip_grad_norm", defaults.clip_grad_norm, faults);
     let set_to_none = table.flag_or("set_to_none", defaults.set_to_none, faults);
     table.finish(faults);
-    Some(Optimizer {
-        name: name?,
-        implementation: implementation?,
+    Optimizer {
+        name: name.unwrap_or(defaults.name),
+        implementation: implementation.unwrap_or(defaults.implementation),
         momentum,
-        clip_grad_norm: clip_grad_norm?,
-        set_to_none: set_to_none?,
-    })
+        clip_grad_norm: clip_grad_norm.unwrap_or(defaults.clip_grad_norm),
+        set_to_none: set_to_none.unwrap_or(defaults.set_to_none),
+    }
 }
 
-fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Stack> {
+fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let defaults = Stack::default();
     let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
-    let alloc_conf = String::from(alloc_conf);
-    Some(Stack { attention: attention?, loss: loss?, tf32: tf32?, alloc_conf })
+    Stack {
+        attention: attention.unwrap_or(defaults.attention),
+        loss: loss.unwrap_or(defaults.loss),
+        tf32: tf32.unwrap_or(defaults.tf32),
+        alloc_conf: String::from(alloc_conf),
+    }
 }

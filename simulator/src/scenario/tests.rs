@@ -138,6 +138,27 @@ fn check_validation(changes: &[(&str, Value)], expected: &[&str]) -> Faults {
 }
 
 #[test]
+fn what_cannot_be_read_hides_no_broken_rule() {
+    let check = |changes: &[(&str, Value)], expected: &[&str]| {
+        let faults = check(&document(changes), &Catalog::builtin()).unwrap_err();
+        assert_eq!(found(&faults), expected, "{changes:?}");
+    };
+    let [unknown, zero] = [("/model/id", json!("lama")), ("/workload/micro_batch", json!(0))];
+    let unknown_gpu = ("/hardware/gpu", json!("h20000"));
+    check(
+        &[unknown, unknown_gpu, zero.clone()],
+        &["workload.micro_batch Range", "model.id UnknownId", "hardware.gpu UnknownId"],
+    );
+    check(&[("/model", json!({})), zero], &["model.id Missing", "workload.micro_batch Range"]);
+    let no_rule = json!({"name": "adam", "momentum": 0.9});
+    let [no_gpu, long] = [("/hardware", json!({})), ("/workload/seq_len", json!(1025))];
+    check(
+        &[("/optimizer", no_rule), no_gpu, ("/model/id", json!("gpt2")), long],
+        &["hardware.gpu Missing", "optimizer.name Choice", "workload.seq_len Conflict"],
+    );
+}
+
+#[test]
 fn ids_are_looked_up_and_made_canonical() {
     let changes =
         [("/model/id", json!("meta-llama/Llama-3.2-1B")), ("/hardware/gpu", json!("H200"))];

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::catalog::Catalog;
 use crate::program::{Process, Run};
-use crate::scenario::{ValidScenario, from_value, validate};
+use crate::scenario::{ValidScenario, check};
 
 const MODELS: [&str; 4] = ["llama", "gpt2", "qwen2", "qwen3"];
 
@@ -37,7 +37,7 @@ fn valid(model: &Value, changes: &[(&str, Value)]) -> ValidScenario {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         document.pointer_mut(parent).unwrap()[key] = value.clone();
     }
-    validate(&from_value(&document).unwrap(), &Catalog::builtin()).unwrap()
+    check(&document, &Catalog::builtin()).unwrap()
 }
 
 /// Live and highest live bytes of a full run, request by request.

@@ -11,7 +11,7 @@ mod exports;
 use std::io::{self, Write};
 
 use simulator::catalog::Catalog;
-use simulator::scenario::{from_value, validate};
+use simulator::scenario::check;
 use simulator::simulate;
 
 pub use corpus::{N_SCENARIOS, scenario};
@@ -23,7 +23,7 @@ pub use corpus::{N_SCENARIOS, scenario};
 pub fn digest(index: u32, catalog: &Catalog) -> (u64, bool) {
     let document = scenario(index, catalog);
     let mut hash = Fnv::default();
-    let valid = from_value(&document).and_then(|scenario| validate(&scenario, catalog));
+    let valid = check(&document, catalog);
     match &valid {
         Ok(scenario) => {
             let answer = simulate(scenario);
