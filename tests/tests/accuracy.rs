@@ -53,13 +53,14 @@ fn check(prefixes: &[&str], max: &[&str], min: &[&str]) {
     }
 }
 
-/// Bytes do not depend on the clock, so they are held as tightly as the interpreter is exact.
+/// Bytes do not depend on the clock, so they are held as tightly as the interpreter is exact. The
+/// rest is where blocks lie: the driver's addresses are not ours.
 const MAX: [&str; 3] = [
-    "allocated_peak:median=0.2,worst=1",
-    "reserved_peak:median=1.5,worst=5",
-    "curve_gap_pct:median=0.5,worst=0.5",
+    "allocated_peak:median=0.001,worst=0.01",
+    "reserved_peak:median=0.1,worst=0.5",
+    "curve_gap_pct:median=0.1,worst=0.2",
 ];
-const MIN: [&str; 1] = ["events_matched_pct:worst=97"];
+const MIN: [&str; 1] = ["events_matched_pct:worst=100"];
 
 #[test]
 fn llama() {
@@ -74,6 +75,17 @@ fn gpt2() {
 #[test]
 fn qwen() {
     check(&["qwen05", "qwen3-"], &MAX, &MIN);
+}
+
+/// One segment more or less is much of so small a process.
+#[test]
+fn small_models() {
+    let max = [
+        "allocated_peak:median=0.01,worst=0.2",
+        "reserved_peak:median=0.1,p95=0.5,worst=7",
+        "curve_gap_pct:median=0.1,worst=0.2",
+    ];
+    check(&["small-"], &max, &MIN);
 }
 
 #[test]

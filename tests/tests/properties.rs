@@ -274,11 +274,13 @@ fn check_steady(timeline: &Timeline, live: &[u64]) -> TestCaseResult {
     Ok(())
 }
 
-/// Live bytes at the end of the first forward pass, loss included.
-fn after_forward(step: &StepReport) -> Bytes {
+/// What the first forward pass, loss included, leaves for backward. Workspaces of libraries are part
+/// of the base: a thread that recomputes has more of them.
+fn kept_by_forward(step: &StepReport) -> u64 {
     let is_forward = |p: &&PhaseReport| matches!(p.kind, PhaseKind::Forward | PhaseKind::Loss);
     let forward = step.phases.iter().take_while(is_forward);
-    forward.last().expect("a step begins with a forward pass").end_bytes
+    let end = forward.last().expect("a step begins with a forward pass").end_bytes;
+    end.get() - step.base_bytes.get()
 }
 
 fn peaks(scenario: &Scenario) -> [Bytes; 2] {
@@ -286,10 +288,16 @@ fn peaks(scenario: &Scenario) -> [Bytes; 2] {
     [report.first, report.steady].map(|step| step.peak_requested_bytes)
 }
 
+fn window(scenario: &Scenario) -> Option<u64> {
+    let Model::Inline { config, .. } = &scenario.model else { return None };
+    let is_used = config.get("use_sliding_window")? == true;
+    config.get("sliding_window")?.as_u64().filter(|_| is_used)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::with_cases(200)
+        ..ProptestConfig::default()
     })]
 
     #[test]
@@ -321,16 +329,18 @@ proptest! {
     fn a_longer_sequence_never_lowers_the_peak(scenario in scenario(), more in 1..=64_u64) {
         let mut longer = scenario.clone();
         longer.workload.seq_len += more;
+        // Beyond its window a layer has a mask, and with a mask SDPA may choose a leaner kernel.
+        prop_assume!(window(&scenario).is_none_or(|window| longer.workload.seq_len <= window));
         for (peak, longer) in peaks(&scenario).into_iter().zip(peaks(&longer)) {
             prop_assert!(peak <= longer, "{:?} → {:?}", peak, longer);
         }
     }
 
     #[test]
-    fn checkpointing_never_keeps_more_after_forward(scenario in scenario()) {
+    fn checkpointing_never_keeps_more(scenario in scenario()) {
         let with = |checkpointing| run(&Scenario { checkpointing, ..scenario.clone() }).report;
         let (none, full) = (with(Checkpointing::None), with(Checkpointing::Full));
-        prop_assert!(after_forward(&full.first) <= after_forward(&none.first));
-        prop_assert!(after_forward(&full.steady) <= after_forward(&none.steady));
+        prop_assert!(kept_by_forward(&full.first) <= kept_by_forward(&none.first));
+        prop_assert!(kept_by_forward(&full.steady) <= kept_by_forward(&none.steady));
     }
 }

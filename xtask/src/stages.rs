@@ -142,8 +142,14 @@ fn build_page(workspace: &Workspace) -> Result<Counts> {
     check(workspace.cargo(&["build"]).args(NATIVE).arg("--bins"))
 }
 
+/// Properties are tried on the same cases every time, unless others are asked for.
 fn rust_tests(workspace: &Workspace) -> Result<Counts> {
-    tests(workspace.cargo(&["test"]).args(NATIVE).arg("--no-fail-fast"))
+    const SEED: &str = "PROPTEST_RNG_SEED";
+    let mut cargo = workspace.cargo(&["test"]);
+    if std::env::var_os(SEED).is_none() {
+        cargo.env(SEED, "2026");
+    }
+    tests(cargo.args(NATIVE).arg("--no-fail-fast"))
 }
 
 /// The limits that the predictions must keep.

@@ -148,9 +148,10 @@ impl Gpt2Model {
     ) -> (Tensor, Option<Tensor>) {
         tape.enter(Block::Attention, "c_attn");
         let qkv = tape.conv1d(hidden_states, layer.c_attn.weight, layer.c_attn.bias);
-        let parts = tape.split3(&qkv);
+        let [query, key, value] = tape.split3(&qkv);
         tape.release(qkv);
-        let [query, key, value] = parts.map(|part| {
+        // In the order of the source, which is that of backward, too.
+        let [key, value, query] = [key, value, query].map(|part| {
             let per_head = tape.split_last(&part, self.config.hidden / self.config.heads);
             tape.release(part);
             let heads = tape.transpose(&per_head);

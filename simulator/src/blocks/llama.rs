@@ -28,22 +28,24 @@ pub struct LlamaModel {
 pub(super) struct Shared<'a> {
     cos: &'a Tensor,
     sin: &'a Tensor,
+    position_ids: &'a Tensor,
     mask: Option<&'a Tensor>,
 }
 
 impl<'a> Shared<'a> {
-    /// From a checkpoint's arguments: the mask, if there is one, then sine and cosine.
+    /// From a checkpoint's arguments: the mask, if there is one, sine and cosine, the positions.
     pub(super) fn of(arguments: &'a [Tensor]) -> Self {
         match arguments {
-            [sin, cos] => Self { cos, sin, mask: None },
-            [mask, sin, cos] => Self { cos, sin, mask: Some(mask) },
-            _ => unreachable!("a layer has two tables and at most one mask"),
+            [sin, cos, position_ids] => Self { cos, sin, position_ids, mask: None },
+            [mask, sin, cos, position_ids] => Self { cos, sin, position_ids, mask: Some(mask) },
+            _ => unreachable!("a layer has two tables, positions and at most one mask"),
         }
     }
 
     /// As a checkpoint keeps them, in the order in which they die: the tuple of tables from its end.
     fn arguments(&self, tape: &mut Tape) -> Vec<Tensor> {
-        self.mask.into_iter().chain([self.sin, self.cos]).map(|tensor| tape.share(tensor)).collect()
+        let others = [self.sin, self.cos, self.position_ids];
+        self.mask.into_iter().chain(others).map(|tensor| tape.share(tensor)).collect()
     }
 }
 
@@ -106,7 +108,8 @@ impl LlamaModel {
         let mut hidden_states = tape.share(&inputs_embeds);
         for index in (0_u32..).take(self.layers.len()) {
             let mask = masks.of_layer(self.config.sliding_window.as_ref(), index);
-            let shared = Shared { cos: &cos, sin: &sin, mask };
+            let position_ids = &position_ids;
+            let shared = Shared { cos: &cos, sin: &sin, position_ids, mask };
             let output = self.run_layer(tape, index, &hidden_states, &shared);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }

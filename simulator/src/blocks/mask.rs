@@ -1,6 +1,7 @@
 //! Attention masks: `create_causal_mask` and its sliding-window form in transformers'
 //! `masking_utils.py`.
 
+use crate::primitives::scan_scratch;
 use crate::scenario::SlidingWindow;
 use crate::tape::{Block, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
@@ -75,7 +76,8 @@ fn mask(
 }
 
 /// `find_packed_sequence_indices`: differences of the positions, their running count, and whether
-/// the last is zero.
+/// the last is zero. The count over one sequence alone is a scan by CUB (`scan_dim`,
+/// `aten/src/ATen/native/cuda/ScanUtils.cuh`).
 fn packed_sequences(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> [Tensor; 3] {
     let integers = |tape: &mut Tape, columns| {
         tape.helper(Shape::new([batch, columns]), DType::I64, Prim::Mask)
@@ -87,6 +89,9 @@ fn packed_sequences(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> [Tensor; 3] {
     let changes = tape.helper(Shape::new([batch, tokens]), DType::Bool, Prim::Mask);
     let indices = integers(tape, tokens);
     let converted = integers(tape, tokens);
+    if batch == 1 {
+        tape.scratch(scan_scratch(tokens), Prim::Mask);
+    }
     tape.release(converted);
     tape.release(changes);
     let last = tape.helper(Shape::new([batch]), DType::Bool, Prim::Mask);
@@ -113,11 +118,13 @@ fn boolean(tape: &mut Tape, [batch, tokens]: [u64; 2], windowed: bool) -> Tensor
     };
     let (queries, keys) = (positions(), positions());
     let allowed = if windowed {
+        let always = tape.helper(Shape::scalar(), DType::Bool, Prim::Mask);
         let shifted = integers(tape, tokens);
         let near = square(tape);
         tape.release(shifted);
         let within = square(tape);
         tape.release(near);
+        tape.release(always);
         let causal = square(tape);
         let both = square(tape);
         tape.release(causal);

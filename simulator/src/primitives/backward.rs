@@ -2,7 +2,8 @@
 
 use crate::clock::{Issue, Pass, Pointwise, Reduce};
 use crate::tape::{
-    Attention, Backward, Batched, Edge, NodeId, Prim, Product, SavedSlot, Scope, Tape, Tensor,
+    Attention, Backward, Batched, Edge, Library, NodeId, Prim, Product, SavedSlot, Scope, Tape,
+    Tensor,
 };
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::timeline::Category;
@@ -274,7 +275,6 @@ fn split(
 /// over rows afterwards.
 fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -> Gradients {
     let &Product { rows, inner, outer, bias, transposed, input } = product;
-    tape.blas_workspace();
     let mut outputs = NONE;
     let order = if bias { [0, 1] } else { [1, 0] };
     for i in order {
@@ -283,10 +283,12 @@ fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -
         }
         outputs[i] = Some(if i == 0 {
             let out = tape.empty(input, grad.dtype, context.prim);
+            tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
             Tensor { view: true, ..out }
         } else {
             let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
+            tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([outer, inner, rows, 1], Pass::WeightGrad, grad.dtype));
             Tensor { view: transposed, ..out }
         });
@@ -300,16 +302,17 @@ fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -
 /// `bmm`: `mat2` before `self`.
 fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: [Edge; 3]) -> Gradients {
     let &Batched { batch, m, k, n, transposed, inputs } = size;
-    tape.blas_workspace();
     let mut outputs = NONE;
     if edges[1].wanted() {
         let out = tape.empty(inputs[1], grad.dtype, Prim::Bmm);
+        tape.workspace(Library::Blas);
         tape.run(Prim::Bmm, matmul([k, n, m, batch], Pass::WeightGrad, grad.dtype));
         let layout = if transposed { Layout::ColumnMajor } else { Layout::Contiguous };
         outputs[1] = Some(Tensor { layout, ..out });
     }
     if edges[0].wanted() {
         let out = tape.empty(inputs[0], grad.dtype, Prim::Bmm);
+        tape.workspace(Library::Blas);
         tape.run(Prim::Bmm, matmul([m, k, n, batch], Pass::InputGrad, grad.dtype));
         outputs[0] = Some(out);
     }

@@ -4,6 +4,7 @@ use crate::clock::Index;
 use crate::tape::{Backward, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
+use super::cub::{scan_scratch, sort_scratch, unique_scratch};
 use super::work::indexed;
 
 /// Indices above which the backward sorts (`embedding_dense_backward_cuda`).
@@ -41,9 +42,10 @@ impl Tape {
     /// # Source
     ///
     /// `embedding_dense_backward_cuda` (`aten/src/ATen/native/cuda/Embedding.cu`): up to 3,072 indices
-    /// without padding one kernel over a zeroed table; above, the indices are sorted (by CUB) and partial
-    /// sums of at most ten rows are kept in fp32 (`embedding_backward_cuda_kernel`,
-    /// `EmbeddingBackwardKernel.cu`: at most `⌊n / 10⌋ + min(n, rows)` of them).
+    /// without padding one kernel over a zeroed table; above, the indices are sorted, the segments of
+    /// equal ones are found and counted, and partial sums of at most ten rows are kept in fp32
+    /// (`embedding_backward_cuda_kernel`, `EmbeddingBackwardKernel.cu`: at most
+    /// `⌊n / 10⌋ + min(n, rows)` of them).
     pub(super) fn embedding_gradient(
         &mut self,
         vocab: u64,
@@ -59,18 +61,29 @@ impl Tape {
             self.run(Prim::Embedding, work);
             return grad;
         }
+        let keep = |tape: &mut Self, bytes| tape.allocate(bytes, Prim::Embedding);
         let ids = indices * 8;
-        let sorted = self.allocate(ids, Prim::Embedding);
-        let original = self.allocate(ids, Prim::Embedding);
-        self.scratch(ids, Prim::Embedding);
+        let sorted = keep(self, ids);
+        let original = keep(self, ids);
+        let range = keep(self, ids);
+        self.scratch(sort_scratch(indices), Prim::Embedding);
+        self.release_storage(range);
         let grad = self.empty(shape, dtype, Prim::Embedding);
-        let segments = self.allocate(ids, Prim::Embedding);
-        let offsets = self.allocate(ids, Prim::Embedding);
+        let segments = keep(self, ids);
+        let n_segments = keep(self, 8);
+        let unique = keep(self, ids);
+        self.scratch(unique_scratch(indices), Prim::Embedding);
+        self.release_storage(unique);
+        let per_segment = keep(self, ids);
+        let offsets = keep(self, ids);
+        self.scratch(scan_scratch(indices), Prim::Embedding);
+        let n_partials = keep(self, 8);
         let partials = indices / ROWS_PER_PARTIAL + indices.min(vocab);
-        let starts = self.allocate(partials * 8, Prim::Embedding);
-        let sums = self.allocate(partials * hidden * 4, Prim::Embedding);
+        let starts = keep(self, partials * 8);
+        let sums = keep(self, partials * hidden * 4);
         self.run(Prim::Embedding, work);
-        for storage in [sums, starts, offsets, segments, original, sorted] {
+        let last = [sums, starts, n_partials, offsets, per_segment];
+        for storage in last.into_iter().chain([n_segments, segments, original, sorted]) {
             self.release_storage(storage);
         }
         grad

@@ -1,7 +1,7 @@
 //! Matrix products, and cuBLAS's workspace.
 
 use crate::clock::Pass;
-use crate::tape::{Backward, Batched, Block, ParamId, Prim, Product, Tape, Tensor};
+use crate::tape::{Backward, Batched, Block, Library, ParamId, Prim, Product, Tape, Tensor};
 use crate::tensor::Shape;
 
 use super::reshape::four;
@@ -11,6 +11,8 @@ use super::work::product;
 const LARGE_WORKSPACE: u64 = 4096 * 8 * 1024;
 /// cuBLAS workspace elsewhere, bytes.
 const WORKSPACE: u64 = 4096 * 1024 * 2 + 16 * 1024 * 8;
+/// cuBLASLt workspace, bytes.
+const LT_WORKSPACE: u64 = 1024 * 1024;
 
 impl Tape {
     /// `F.linear(x, weight, bias)` with a weight `[outer, inner]`, under autocast when it is on.
@@ -65,8 +67,11 @@ impl Tape {
             }
             node
         });
-        self.blas_workspace();
         let out = self.empty(x.shape.with_last(outer), x.dtype, prim);
+        self.workspace(Library::Blas);
+        if bias.is_some() && 1 < rows.min(inner).min(outer) {
+            self.workspace(Library::BlasLt);
+        }
         self.run(prim, product([rows, outer, inner, 1], Pass::Forward, x.dtype));
         let out = self.with_node(out, node);
         for tensor in [Some(x), Some(weight), bias].into_iter().flatten() {
@@ -107,8 +112,8 @@ impl Tape {
             }
             node
         });
-        self.blas_workspace();
         let folded = self.empty(Shape::new([batch, heads, m, n]), left.dtype, Prim::Bmm);
+        self.workspace(Library::Blas);
         self.run(Prim::Bmm, product([m, n, k, batch * heads], Pass::Forward, left.dtype));
         let folded = self.with_node(folded, node);
         self.release(left);
@@ -127,22 +132,28 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    /// The workspace that cuBLAS keeps for each thread that issues matrix products.
+    /// The workspace that a library keeps for each thread that issues matrix products; it comes
+    /// after the product's result. The forward thread and autograd's thread have a handle each.
     ///
-    /// Source: `getCUDABlasWorkspace`/`parseChosenWorkspaceSize` in
-    /// `aten/src/ATen/cuda/CublasHandlePool.cpp`: 32 MiB on compute capability 9.0 and 10.0, else
-    /// 2 × 4 MiB + 8 × 16 KiB. The forward thread and autograd's thread have a handle each.
-    pub(super) fn blas_workspace(&mut self) {
+    /// Source: `aten/src/ATen/cuda/CublasHandlePool.cpp`: `parseChosenWorkspaceSize` gives cuBLAS
+    /// 32 MiB on compute capability 9.0 and 10.0, else 2 × 4 MiB + 8 × 16 KiB;
+    /// `parseCUDABlasLtWorkspaceSize` gives cuBLASLt 1 MiB. `isInputCompliesAddmmCudaLt` in
+    /// `aten/src/ATen/native/cuda/Blas.cpp` sends products with a bias to the latter.
+    pub(super) fn workspace(&mut self, library: Library) {
         let backward = self.scope().backward;
-        if self.stopped() || self.has_workspace(backward) {
+        if self.stopped() || self.has_workspace(library, backward) {
             return;
         }
         let large = matches!(self.device.capability, (9 | 10, 0));
-        let bytes = if large { LARGE_WORKSPACE } else { WORKSPACE };
+        let (module, bytes) = match library {
+            Library::Blas if large => ("cublas", LARGE_WORKSPACE),
+            Library::Blas => ("cublas", WORKSPACE),
+            Library::BlasLt => ("cublaslt", LT_WORKSPACE),
+        };
         let scope = self.scope();
-        self.enter(Block::Library, "cublas");
+        self.enter(Block::Library, module);
         let storage = self.allocate(bytes, Prim::Workspace);
-        self.set_workspace(backward, storage);
+        self.set_workspace(library, backward, storage);
         self.set_scope(scope);
     }
 

@@ -9,6 +9,7 @@
 
 mod attention;
 mod backward;
+mod cub;
 mod elementwise;
 mod embedding;
 mod fused;
@@ -21,5 +22,6 @@ mod work;
 
 pub use attention::{KernelQuestion, SdpaInputs, choose_kernel};
 pub use backward::{Gradients, run_backward};
+pub(crate) use cub::scan_scratch;
 pub use loss::FusedLossShape;
 pub use work::{pointwise, update};

@@ -2,7 +2,7 @@
 
 use crate::clock::{HostWork, Issue, Pointwise, Work};
 use crate::tape::{Backward, Prim, Tape, Tensor};
-use crate::tensor::{Layout, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::work::pointwise;
 
@@ -113,13 +113,22 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    /// `x[:, :-1, :].contiguous()`: a slice of the tokens, copied.
+    /// `x[:, :-1, :].contiguous()`: a slice of the tokens. That of one sequence is contiguous as it
+    /// is; more are copied.
     pub fn drop_last_token(&mut self, x: &Tensor) -> Tensor {
         let [batch, tokens, width] = three(x);
         let rule = Backward::Slice { input: x.shape };
         let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
-        let out = self.copy(x, Shape::new([batch, tokens - 1, width]));
+        let shape = Shape::new([batch, tokens - 1, width]);
+        let out = if batch == 1 { self.part(x, shape) } else { self.copy(x, shape) };
         self.with_node(out, node)
+    }
+
+    /// `ids[:, 1:].contiguous()` of integers without gradient, by the same rule.
+    pub fn drop_first_token(&mut self, ids: &Tensor) -> Tensor {
+        let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are a matrix") };
+        let shape = Shape::new([batch, tokens - 1]);
+        if batch == 1 { self.part(ids, shape) } else { self.helper(shape, DType::I64, Prim::Copy) }
     }
 }
 

@@ -42,7 +42,7 @@ impl Process<'_> {
         tape.enter(Block::Loss, "shift_labels");
         let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
         let padded = tape.helper(Shape::new([batch, tokens + 1]), DType::I64, Prim::Copy);
-        let shifted = tape.helper(Shape::new([batch, tokens]), DType::I64, Prim::Copy);
+        let shifted = tape.drop_first_token(&padded);
         tape.enter(Block::Loss, "cross_entropy");
         let rows = Shape::new([batch * tokens, logits.shape.last()]);
         let flat = tape.view(&wide, rows);
@@ -72,7 +72,7 @@ impl Process<'_> {
         let shift_logits = tape.drop_last_token(&wide);
         tape.categorise(shift_logits.storage, Category::Logits);
         tape.enter(Block::Loss, "shift_labels");
-        let shifted = tape.helper(Shape::new([batch, tokens - 1]), DType::I64, Prim::Copy);
+        let shifted = tape.drop_first_token(labels);
         tape.enter(Block::Loss, "cross_entropy");
         let flat = tape.view(&shift_logits, Shape::new([batch * (tokens - 1), vocab]));
         let loss = tape.cross_entropy(&flat, shifted);
@@ -92,7 +92,7 @@ impl Process<'_> {
         tape.enter(Block::Loss, "shift_labels");
         let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
         let padded = tape.helper(Shape::new([batch, tokens + 1]), DType::I64, Prim::Copy);
-        let shifted = tape.helper(Shape::new([batch, tokens]), DType::I64, Prim::Copy);
+        let shifted = tape.drop_first_token(&padded);
         tape.enter(Block::Loss, "fused_linear_cross_entropy");
         let shape = FusedLossShape { rows: batch * tokens, hidden: width, vocab };
         let loss = tape.fused_linear_cross_entropy(&hidden, lm_head, shape);

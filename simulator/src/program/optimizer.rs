@@ -11,7 +11,7 @@ use crate::wire::scenario::{Implementation, OptimizerName, Precision};
 use crate::wire::timeline::{Category, PhaseKind};
 
 use super::Process;
-use super::scaler::Scaler;
+use super::scaler::{Gradients, Scaler};
 
 /// Elements of one chunk of a multi-tensor kernel (`kChunkSize` in `MultiTensorApply.cuh`).
 const CHUNK_ELEMENTS: u64 = 65_536;
@@ -25,7 +25,11 @@ impl Process<'_> {
         let trainable = trainable(&self.tape);
         let found_inf = (self.scenario.precision == Precision::AmpFp16).then(|| {
             let bytes = trainable.iter().map(|&id| gradient_bytes(&self.tape, id)).sum();
-            Scaler::unscale(&mut self.tape, bytes, trainable.len() as u64)
+            let gradients = Gradients { n: trainable.len() as u64, bytes };
+            match self.scenario.optimizer.implementation {
+                Implementation::Fused => Scaler::check(&mut self.tape, &gradients),
+                _ => Scaler::unscale(&mut self.tape, &gradients),
+            }
         });
         self.tape.enter(Block::Optimizer, "state");
         for &id in &trainable {
@@ -43,8 +47,8 @@ impl Process<'_> {
             }
             (OptimizerName::Sgd, _) => in_place(&mut self.tape, &trainable, Update::Foreach, 5),
         }
-        if let Some(found_inf) = found_inf {
-            self.tape.release(found_inf);
+        for tensor in found_inf.into_iter().flatten() {
+            self.tape.release(tensor);
         }
         self.zero_grad(&trainable);
     }
@@ -113,14 +117,16 @@ impl Process<'_> {
         let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
         tape.release(stacked);
         release_each(tape, trainable.iter().zip(norms));
-        let mut coefficient = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
-        for _ in 0..2 {
-            let next = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
-            tape.release(core::mem::replace(&mut coefficient, next));
-        }
+        let scalar = |tape: &mut Tape| tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
+        // `max_norm / (total + 1e-6)` is a reciprocal times a number.
+        let [sum, reciprocal, coefficient] = [scalar(tape), scalar(tape), scalar(tape)];
+        tape.release(reciprocal);
+        tape.release(sum);
+        let clamped = scalar(tape);
         tape.run(Prim::ClipGrad, update(Update::Foreach, n, dtype, 2 * bytes));
-        tape.release(coefficient);
-        tape.release(total);
+        for tensor in [coefficient, clamped, total] {
+            tape.release(tensor);
+        }
     }
 }
 

@@ -34,27 +34,51 @@ impl Scaler {
         tape.mul_scalar(loss)
     }
 
-    /// `scaler.step(optimizer)` before the update: `unscale_`, then a wait for `found_inf`.
-    pub(super) fn unscale(tape: &mut Tape, gradient_bytes: u64, gradients: u64) -> Tensor {
+    /// `scaler.step(optimizer)` before the update: `unscale_`, then a wait for what was found.
+    /// Returns what falls after the update.
+    pub(super) fn unscale(tape: &mut Tape, gradients: &Gradients) -> Vec<Tensor> {
         tape.enter(Block::Scaler, "unscale_");
         let wide = |tape: &mut Tape| tape.helper(Shape::scalar(), DType::I64, Prim::GradScaler);
-        let narrow = |tape: &mut Tape| tape.helper(Shape::scalar(), DType::F32, Prim::GradScaler);
         let double = wide(tape);
         let reciprocal = wide(tape);
         tape.release(double);
-        let inverse = narrow(tape);
+        let inverse = scalar(tape);
         tape.release(reciprocal);
-        let found_inf = narrow(tape);
-        let copies = [narrow(tape), narrow(tape)];
-        tape.run(
-            Prim::GradScaler,
-            update(Update::Foreach, gradients, DType::F32, 2 * gradient_bytes),
-        );
-        let [per_device, last] = copies;
-        for tensor in [last, inverse, per_device] {
-            tape.release(tensor);
-        }
+        let found_inf = scale_gradients(tape, gradients, inverse);
         tape.run(Prim::GradScaler, Work::synchronize());
-        found_inf
+        vec![found_inf]
     }
+
+    /// `scaler.step(optimizer)` before the update of an optimizer that unscales by itself
+    /// (`_step_supports_amp_scaling`): the check alone, then what it found and the scale for the
+    /// optimizer's kernel. Returns what falls after the update.
+    pub(super) fn check(tape: &mut Tape, gradients: &Gradients) -> Vec<Tensor> {
+        tape.enter(Block::Scaler, "_check_inf_per_device");
+        let inverse = scalar(tape);
+        let found_inf = scale_gradients(tape, gradients, inverse);
+        let [sum, scale] = [scalar(tape), scalar(tape)];
+        vec![scale, sum, found_inf]
+    }
+}
+
+/// The gradients that a scaler goes through.
+pub(super) struct Gradients {
+    pub(super) n: u64,
+    pub(super) bytes: u64,
+}
+
+fn scalar(tape: &mut Tape) -> Tensor {
+    tape.helper(Shape::scalar(), DType::F32, Prim::GradScaler)
+}
+
+/// `_unscale_grads_`: copies of both scalars for the device; that of what was found is kept.
+fn scale_gradients(tape: &mut Tape, gradients: &Gradients, inverse: Tensor) -> Tensor {
+    let found_inf = scalar(tape);
+    let [kept, inverse_on_device] = [scalar(tape), scalar(tape)];
+    let &Gradients { n, bytes } = gradients;
+    tape.run(Prim::GradScaler, update(Update::Foreach, n, DType::F32, 2 * bytes));
+    for tensor in [inverse_on_device, inverse, found_inf] {
+        tape.release(tensor);
+    }
+    kept
 }

@@ -93,7 +93,7 @@ prims! {
     RepeatKv => "repeat_kv",
     /// A sum of gradients that meet.
     Accumulate => "accumulate",
-    /// cuBLAS workspace.
+    /// Workspace of cuBLAS or cuBLASLt.
     Workspace => "cublas workspace",
     /// Scaling of the loss, unscaling of gradients.
     GradScaler => "grad_scaler",

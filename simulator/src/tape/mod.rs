@@ -80,6 +80,20 @@ enum Saving {
     Stopped,
 }
 
+/// A library that keeps a workspace for each thread that calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Library {
+    /// cuBLAS.
+    Blas,
+    /// cuBLASLt, which adds a bias in the product's epilogue.
+    BlasLt,
+}
+
+impl Library {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Blas, Self::BlasLt];
+}
+
 /// The tape.
 #[derive(Debug)]
 pub struct Tape {
@@ -93,8 +107,8 @@ pub struct Tape {
     scope: Scope,
     autocast: Option<DType>,
     issue: Issue,
-    /// cuBLAS workspaces of the forward thread and of autograd's thread.
-    workspaces: [StorageId; 2],
+    /// Workspaces of each library, of the forward thread and of autograd's thread.
+    workspaces: [[StorageId; 2]; Library::ALL.len()],
 }
 
 impl Tape {
@@ -110,7 +124,7 @@ impl Tape {
             scope: Scope::default(),
             autocast: None,
             issue: Issue::Python,
-            workspaces: [StorageId::NONE; 2],
+            workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
         }
     }
 
@@ -199,6 +213,12 @@ impl Tape {
     /// Another handle to the same bytes, seen with another shape: a view.
     pub fn view(&mut self, tensor: &Tensor, shape: Shape) -> Tensor {
         debug_assert_eq!(shape.elements(), tensor.shape.elements(), "a view keeps its elements");
+        self.part(tensor, shape)
+    }
+
+    /// Part of a tensor's memory, not copied: its storage lives on as a whole.
+    pub fn part(&mut self, tensor: &Tensor, shape: Shape) -> Tensor {
+        debug_assert!(shape.elements() <= tensor.shape.elements(), "a part is no larger");
         self.record.retain(tensor.storage);
         Tensor { shape, view: true, source: tensor.source.through_view(), ..*tensor }
     }
@@ -268,14 +288,14 @@ impl Tape {
 
     // ---- libraries ----
 
-    /// Whether the thread already has its cuBLAS workspace.
-    pub fn has_workspace(&self, backward: bool) -> bool {
-        self.workspaces[usize::from(backward)] != StorageId::NONE
+    /// Whether the thread already has the library's workspace.
+    pub fn has_workspace(&self, library: Library, backward: bool) -> bool {
+        self.workspaces[library as usize][usize::from(backward)] != StorageId::NONE
     }
 
-    /// Keeps the thread's cuBLAS workspace for the rest of the process.
-    pub fn set_workspace(&mut self, backward: bool, storage: StorageId) {
-        self.workspaces[usize::from(backward)] = storage;
+    /// Keeps the thread's workspace of the library for the rest of the process.
+    pub fn set_workspace(&mut self, library: Library, backward: bool, storage: StorageId) {
+        self.workspaces[library as usize][usize::from(backward)] = storage;
     }
 
     // ---- parameters ----
@@ -478,7 +498,7 @@ impl Tape {
         let (next, renumbered, origin) = self.record.successor();
         let renumber = |id: &mut StorageId| *id = renumbered.of(*id);
         held.iter_mut().for_each(renumber);
-        self.workspaces.iter_mut().for_each(renumber);
+        self.workspaces.as_flattened_mut().iter_mut().for_each(renumber);
         for param in &mut self.params {
             renumber(&mut param.storage);
             param.grad.iter_mut().for_each(renumber);
