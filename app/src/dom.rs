@@ -1,7 +1,9 @@
 //! Small helpers over the browser; nothing here fails loudly, because nothing here is essential.
 
+use leptos::prelude::*;
 use wasm_bindgen::JsCast;
-use web_sys::{Document, HtmlDialogElement, HtmlElement, Storage, Window};
+use wasm_bindgen::prelude::Closure;
+use web_sys::{Document, Element, HtmlDialogElement, HtmlElement, Storage, Window};
 
 const PREFIX: &str = "tidemark:";
 
@@ -126,4 +128,22 @@ pub(crate) fn download_blob(name: &str, blob: &web_sys::Blob) {
         link.click();
     }
     drop(web_sys::Url::revoke_object_url(&url));
+}
+
+/// Calls back with the size of an element when it changes, until the owner is cleaned up.
+pub(crate) fn on_resize(element: &Element, resized: impl Fn(f64, f64) + 'static) {
+    let callback = Closure::<dyn FnMut(js_sys::Array)>::new(move |entries: js_sys::Array| {
+        if let Ok(entry) = entries.get(0).dyn_into::<web_sys::ResizeObserverEntry>() {
+            let rect = entry.content_rect();
+            resized(rect.width(), rect.height());
+        }
+    });
+    let Ok(observer) = web_sys::ResizeObserver::new(callback.as_ref().unchecked_ref()) else {
+        return;
+    };
+    observer.observe(element);
+    let kept = StoredValue::new_local((observer, callback));
+    on_cleanup(move || {
+        kept.try_with_value(|(observer, _)| observer.disconnect());
+    });
 }

@@ -110,9 +110,10 @@ fn document(answer: &Value) -> Result<String> {
 }
 
 fn stacks(text: &mut String, cases: &[Value]) -> Result<()> {
-    let stacks: BTreeSet<&str> = cases.iter().filter_map(|case| case["stack"].as_str()).collect();
+    let predicted = cases.iter().filter(|case| case["status"] == "ok");
+    let stacks: BTreeSet<&str> = predicted.filter_map(|case| case["stack"].as_str()).collect();
     if !stacks.is_empty() {
-        text.push_str("\nMeasured with:\n\n");
+        text.push_str("\nThe predicted cases were measured with:\n\n");
     }
     for stack in stacks {
         writeln!(text, "- {stack}")?;

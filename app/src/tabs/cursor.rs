@@ -6,6 +6,7 @@ use leptos::html;
 use leptos::prelude::*;
 use simulator::wire::timeline::{BEFORE, Category, NEVER};
 
+use crate::dom;
 use crate::erased::{flag, maybe_text, part, text, when};
 use crate::format;
 use crate::state::{Answers, Look, Settings};
@@ -143,10 +144,16 @@ fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
     let settings = expect_context::<Settings>();
     let scroller = NodeRef::<html::Div>::new();
     let scroll = RwSignal::new(0.0);
-    // The viewport is at most this high; a few rows more are built than it shows.
-    let height = 900.0;
+    let height = RwSignal::new(0.0);
+    Effect::new(move |_| {
+        if let Some(element) = scroller.get() {
+            dom::on_resize(&element, move |_, now| {
+                height.try_set(now);
+            });
+        }
+    });
     let n = move || rows.live.with(|live| live.rows.len());
-    let window = Memo::new(move |_| live::window(scroll.get(), height, ROW_HEIGHT, n()));
+    let window = Memo::new(move |_| live::window(scroll.get(), height.get(), ROW_HEIGHT, n()));
     let scrolled = move |_| {
         if let Some(element) = scroller.get_untracked() {
             scroll.set(element.scroll_top().into());

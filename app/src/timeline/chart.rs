@@ -19,10 +19,11 @@ use wasm_bindgen::JsCast as _;
 use super::TimelineData;
 use super::canvas::Painter;
 use super::context::TimelineSettings;
-use super::theme::{Theme, on_resize, on_theme_change};
+use super::theme::{Theme, on_theme_change};
 use super::view_model::scene::{Marked, Style, overlay, scene};
 use super::view_model::{Band, Curves, Frame, Hit, Surface, View};
 use super::words::TimelineWords;
+use crate::dom;
 
 /// Pixels of the canvas per CSS pixel on paper: about 290 to the inch.
 const PRINT_PX_RATIO: f64 = 3.0;
@@ -173,7 +174,7 @@ impl Chart {
             on_theme_change(move || {
                 self.theme.try_set(Theme::at(&themed));
             });
-            on_resize(&root, move |width, height| {
+            dom::on_resize(&root, move |width, height| {
                 let px_ratio = self.px_ratio();
                 self.surface.try_set(Surface { width, height, px_ratio });
             });

@@ -77,21 +77,3 @@ pub(super) fn on_theme_change(changed: impl Fn() + Clone + 'static) {
         });
     });
 }
-
-/// Calls back with the size of an element when it changes, until the owner is cleaned up.
-pub(super) fn on_resize(element: &Element, resized: impl Fn(f64, f64) + 'static) {
-    let callback = Closure::<dyn FnMut(js_sys::Array)>::new(move |entries: js_sys::Array| {
-        if let Ok(entry) = entries.get(0).dyn_into::<web_sys::ResizeObserverEntry>() {
-            let rect = entry.content_rect();
-            resized(rect.width(), rect.height());
-        }
-    });
-    let Ok(observer) = web_sys::ResizeObserver::new(callback.as_ref().unchecked_ref()) else {
-        return;
-    };
-    observer.observe(element);
-    let kept = StoredValue::new_local((observer, callback));
-    on_cleanup(move || {
-        kept.try_with_value(|(observer, _)| observer.disconnect());
-    });
-}

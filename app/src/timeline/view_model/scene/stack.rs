@@ -19,8 +19,8 @@ pub(super) fn slack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
     marks.push(Mark::Stroke { path, ink: Ink::Hatch, alpha: 0.9, width: 1.0, dashed: false });
 }
 
-/// Paints the stack from the top band to the bottom one, each down to the base: what lies lower
-/// covers what lies behind, and a band needs only its upper edge.
+/// Paints the stack from the top band to the bottom one, each a little below its lower edge: what lies
+/// lower covers that, and no seam is left. Down to the base it would paint most pixels many times.
 pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
     let base = frame.layout.plot.bottom();
     for band in Band::ALL.into_iter().rev() {
@@ -28,7 +28,9 @@ pub(super) fn stack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
             continue;
         }
         let top = edge(frame, |_, tops| top_of(tops, band));
-        marks.push(Mark::Fill { path: under(&top, base), ink: Ink::Band(band), alpha: 1.0 });
+        let bottom = edge(frame, |_, tops| tops[band.index()]);
+        let path = between(&top, &bottom, base);
+        marks.push(Mark::Fill { path, ink: Ink::Band(band), alpha: 1.0 });
     }
     outside_pool(marks, curves, frame);
     veil(marks, curves, frame);
@@ -72,6 +74,15 @@ pub(super) fn under(points: &[(f64, f64)], base: f64) -> Vec<Op> {
     if let (Some(first), Some(last)) = (points.first(), points.last()) {
         ops.extend([Op::Line(last.0, base), Op::Line(first.0, base), Op::Close]);
     }
+    ops
+}
+
+/// The area between two stepped lines, the lower one shifted down a little but not below the base.
+fn between(top: &[(f64, f64)], bottom: &[(f64, f64)], base: f64) -> Vec<Op> {
+    const OVERLAP: f64 = 2.0;
+    let mut ops = open(top);
+    ops.extend(bottom.iter().rev().map(|&(x, y)| Op::Line(x, (y + OVERLAP).min(base))));
+    ops.push(Op::Close);
     ops
 }
 
