@@ -22,6 +22,7 @@ mod form;
 mod format;
 mod help;
 mod http;
+mod order;
 mod page;
 mod performance;
 mod plan;

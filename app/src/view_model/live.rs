@@ -2,6 +2,8 @@
 
 use simulator::wire::timeline::{BEFORE, NEVER, NO_LAYER, Tensors, Timeline};
 
+use crate::order::sort_tensors;
+
 /// The columns that the table can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
@@ -117,16 +119,26 @@ fn sort(timeline: &Timeline, rows: &mut [u32], order: Order) {
     let label = |column: &[u32], row: u32| {
         timeline.labels.get(column[row as usize] as usize).map_or("", String::as_str)
     };
-    match order.column {
-        Column::Tensor => rows.sort_by_key(|row| label(&tensors.name, *row)),
-        Column::Category => rows.sort_by_key(|row| tensors.category[*row as usize]),
-        Column::Block => rows.sort_by_key(|row| label(&tensors.block, *row)),
-        Column::Layer => rows.sort_by_key(|row| tensors.layer[*row as usize].wrapping_add(1)),
-        Column::Primitive => rows.sort_by_key(|row| label(&tensors.primitive, *row)),
-        Column::Size => rows.sort_by_key(|row| tensors.bytes[*row as usize]),
-        Column::Born => rows.sort_by_key(|row| tensors.born[*row as usize].wrapping_add(1)),
-        Column::Dies => rows.sort_by_key(|row| tensors.freed[*row as usize]),
-    }
+    let by_label = |column: &[u32], [a, b]: [u32; 2]| label(column, a).cmp(label(column, b));
+    let by_event = |column: &[u32], rows: [u32; 2]| {
+        let [a, b] = rows.map(|row| column[row as usize]);
+        a.cmp(&b)
+    };
+    // What is absent or before the step has the largest number and comes first.
+    let after_none = |column: &[u32], rows: [u32; 2]| {
+        let [a, b] = rows.map(|row| column[row as usize].wrapping_add(1));
+        a.cmp(&b)
+    };
+    sort_tensors(rows, &|a, b| match order.column {
+        Column::Tensor => by_label(&tensors.name, [a, b]),
+        Column::Category => tensors.category[a as usize].cmp(&tensors.category[b as usize]),
+        Column::Block => by_label(&tensors.block, [a, b]),
+        Column::Layer => after_none(&tensors.layer, [a, b]),
+        Column::Primitive => by_label(&tensors.primitive, [a, b]),
+        Column::Size => tensors.bytes[a as usize].cmp(&tensors.bytes[b as usize]),
+        Column::Born => after_none(&tensors.born, [a, b]),
+        Column::Dies => by_event(&tensors.freed, [a, b]),
+    });
     if order.descending {
         rows.reverse();
     }

@@ -1,10 +1,9 @@
 //! Which tensors are alive, and where each lies in the stack.
 
-use std::cmp::Reverse;
-
 use super::band::Band;
 use super::columns::Column;
 use super::curves::Curves;
+use crate::order::sort_tensors;
 
 /// What lies under a point of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ pub fn stacked(curves: &Curves, state: usize) -> impl Iterator<Item = u32> {
 pub fn live_at(curves: &Curves, event: u32) -> Vec<u32> {
     let state = (event as usize + 1).min(curves.n_states() - 1);
     let mut live: Vec<u32> = stacked(curves, state).collect();
-    live.sort_by_key(|&tensor| Reverse(curves.bytes(tensor)));
+    sort_tensors(&mut live, &|a, b| curves.bytes(b).cmp(&curves.bytes(a)));
     live
 }
 
