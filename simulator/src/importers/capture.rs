@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
 use crate::wire::scenario::{
-    Attention, Checkpointing, Hardware, Implementation, Model, Optimizer, OptimizerName, Precision,
-    SCENARIO_VERSION, Stack, Workload,
+    Attention, Checkpointing, Hardware, Implementation, Loss, Model, Optimizer, OptimizerName,
+    Precision, SCENARIO_VERSION, Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -58,6 +58,9 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let checkpointing = checkpointing(&mut table, &mut faults);
     let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
     let tf32 = table.flag_or("tf32", true, &mut faults);
+    // Liger's fused loss alone, without its other kernels.
+    let liger = table.flag_or("liger", false, &mut faults);
+    let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
     let alloc_conf = alloc_conf(&mut table, &mut faults);
     for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
@@ -83,7 +86,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
                 tf32: tf32?,
-                ..Stack::default()
+                loss: loss(liger?),
             },
         })
     })();

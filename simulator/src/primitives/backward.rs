@@ -384,6 +384,12 @@ fn fused_loss(
     context: Context,
     saved: &[SavedSlot],
 ) -> Gradients {
+    // `grad_output != torch.tensor(1.0)`.
+    let one = tape.allocate(4, Prim::FusedLoss);
+    let differs = tape.allocate(1, Prim::FusedLoss);
+    tape.scratch(1, Prim::FusedLoss);
+    tape.release_storage(differs);
+    tape.release_storage(one);
     tape.run(Prim::FusedLoss, pointwise(Pointwise::Unary, DType::F32, 4));
     let mut outputs = NONE;
     for (i, slot) in saved.iter().enumerate().take(2) {

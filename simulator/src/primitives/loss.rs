@@ -24,10 +24,15 @@ impl FusedLossShape {
     ///
     /// Source: `fused_linear_cross_entropy_forward` in Liger-Kernel
     /// (`src/liger_kernel/ops/fused_linear_cross_entropy.py`): `inc_factor = ⌈V / H⌉`,
-    /// `chunk_size = next_power_of_2(⌈BT / inc_factor⌉)`.
-    pub const fn chunk_rows(&self) -> u64 {
+    /// `chunk_size = min(next_power_of_2(⌈BT / inc_factor⌉), BT)`.
+    pub fn chunk_rows(&self) -> u64 {
         let factor = self.vocab.div_ceil(self.hidden);
-        self.rows.div_ceil(factor).next_power_of_two()
+        self.rows.div_ceil(factor).next_power_of_two().min(self.rows)
+    }
+
+    /// How many chunks the rows make.
+    pub fn chunks(&self) -> u64 {
+        self.rows.div_ceil(self.chunk_rows())
     }
 }
 
@@ -67,26 +72,32 @@ impl Tape {
     ///
     /// # Source
     ///
-    /// `fused_linear_cross_entropy_forward` in Liger-Kernel 0.8.5; its allocations were recorded on an H200
-    /// with torch 2.11 (2026-11-30): one buffer serves all chunks' logits, and the weight's gradient is added
-    /// up in place for half types and through a temporary per chunk in fp32.
+    /// `fused_linear_cross_entropy_forward` in Liger-Kernel 0.8.5.
     pub fn fused_linear_cross_entropy(
         &mut self,
-        hidden: &Tensor,
+        x: &Tensor,
         weight: ParamId,
         shape: FusedLossShape,
     ) -> Tensor {
-        let weight = self.cast_weight(weight);
-        let x = self.cast_input(hidden);
-        let rule = Backward::FusedLoss { inputs: [x.shape, weight.shape] };
+        let table = self.weight(weight);
+        let rule = Backward::FusedLoss { inputs: [x.shape, table.shape] };
         let node = self
-            .records(&[&x, &weight])
-            .then(|| self.begin_node(Prim::FusedLoss, rule, &[&x, &weight]));
+            .records(&[x, &table])
+            .then(|| self.begin_node(Prim::FusedLoss, rule, &[x, &table]));
         let grad_input = self.empty(x.shape, x.dtype, Prim::FusedLoss);
-        let grad_weight = self.empty(weight.shape, x.dtype, Prim::FusedLoss);
+        let grad_weight = self.empty(table.shape, table.dtype, Prim::FusedLoss);
         let losses = self.helper(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
         let targets = self.helper(Shape::new([shape.rows]), DType::Bool, Prim::FusedLoss);
-        self.fused_chunks(shape, x.dtype);
+        // `target_mask.sum()`: the result, and the mask as integers.
+        let sum = self.allocate(8, Prim::FusedLoss);
+        self.scratch(8 * shape.rows, Prim::FusedLoss);
+        self.release_storage(sum);
+        self.set_grad_enabled(false);
+        match self.autocast().filter(|&dtype| dtype != x.dtype) {
+            Some(dtype) => self.fused_chunks_cast(weight, shape, dtype),
+            None => self.fused_chunks(shape, x.dtype),
+        }
+        self.set_grad_enabled(true);
         let loss = self.helper(Shape::scalar(), DType::F32, Prim::FusedLoss);
         self.release(targets);
         self.release(losses);
@@ -96,28 +107,60 @@ impl Tape {
             node
         });
         let loss = self.with_node(loss, node);
-        for tensor in [grad_input, grad_weight, weight, x] {
+        for tensor in [grad_input, grad_weight, table] {
             self.release(tensor);
         }
         loss
     }
 
+    /// One buffer serves the logits of all chunks (`_can_use_mm_out`). The weight's gradient is added up
+    /// in place for half types and through a temporary per chunk in fp32, as recorded on an H200 with
+    /// torch 2.11.
     fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType) {
-        let FusedLossShape { rows, hidden, vocab } = shape;
-        let chunk = shape.chunk_rows().min(rows);
-        let seen = Shape::new([chunk, vocab]);
-        let logits = self.empty(seen, dtype, Prim::FusedLoss);
+        let FusedLossShape { hidden, vocab, .. } = shape;
+        let chunk = shape.chunk_rows();
+        let logits = self.empty(Shape::new([chunk, vocab]), dtype, Prim::FusedLoss);
         self.categorise(logits.storage, Category::Logits);
-        for _ in 0..rows.div_ceil(chunk) {
-            self.run(Prim::Linear, product([chunk, vocab, hidden, 1], Pass::Forward, dtype));
-            let bytes = 2 * logits.bytes();
-            self.run(Prim::LogSoftmax, reduction(Reduce::LogSoftmax, &seen, dtype, bytes));
-            self.run(Prim::Linear, product([chunk, hidden, vocab, 1], Pass::InputGrad, dtype));
+        for _ in 0..shape.chunks() {
+            self.fused_chunk(shape, chunk, dtype);
             if !dtype.is_half() {
                 self.scratch(vocab * hidden * dtype.bytes(), Prim::FusedLoss);
             }
-            self.run(Prim::Linear, product([vocab, hidden, chunk, 1], Pass::WeightGrad, dtype));
         }
         self.release(logits);
+    }
+
+    /// Under autocast every product casts its operands. The transposed weight is no leaf, and so is cast
+    /// anew for each chunk; the weight itself is cast once, and kept.
+    fn fused_chunks_cast(&mut self, weight: ParamId, shape: FusedLossShape, dtype: DType) {
+        let FusedLossShape { rows, hidden, vocab } = shape;
+        for i in 0..shape.chunks() {
+            let chunk = shape.chunk_rows().min(rows - i * shape.chunk_rows());
+            let input_bytes = chunk * hidden * dtype.bytes();
+            let transposed = self.allocate(vocab * hidden * dtype.bytes(), Prim::Copy);
+            let input = self.allocate(input_bytes, Prim::Copy);
+            let logits = self.empty(Shape::new([chunk, vocab]), dtype, Prim::FusedLoss);
+            self.categorise(logits.storage, Category::Logits);
+            self.release_storage(input);
+            self.release_storage(transposed);
+            let cast = self.cast_weight(weight);
+            self.release(cast);
+            // The chunk's gradient, and the chunk for the gradient of the weight.
+            self.scratch(input_bytes, Prim::FusedLoss);
+            self.scratch(input_bytes, Prim::Copy);
+            self.fused_chunk(shape, chunk, dtype);
+            self.release(logits);
+        }
+    }
+
+    /// The work on one chunk.
+    fn fused_chunk(&mut self, shape: FusedLossShape, chunk: u64, dtype: DType) {
+        let FusedLossShape { hidden, vocab, .. } = shape;
+        let seen = Shape::new([chunk, vocab]);
+        let bytes = 2 * chunk * vocab * dtype.bytes();
+        self.run(Prim::Linear, product([chunk, vocab, hidden, 1], Pass::Forward, dtype));
+        self.run(Prim::LogSoftmax, reduction(Reduce::LogSoftmax, &seen, dtype, bytes));
+        self.run(Prim::Linear, product([chunk, hidden, vocab, 1], Pass::InputGrad, dtype));
+        self.run(Prim::Linear, product([vocab, hidden, chunk, 1], Pass::WeightGrad, dtype));
     }
 }

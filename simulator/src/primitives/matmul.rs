@@ -181,8 +181,9 @@ impl Tape {
             return handle;
         }
         let cast = self.cast(&weight, dtype);
+        let is_kept = self.param(id).trainable;
         self.release(weight);
-        if !self.stopped() && cast.requires_grad() {
+        if !self.stopped() && is_kept {
             let kept = self.share(&cast);
             self.param_mut(id).cast = Some((kept.storage, kept.source));
         }

@@ -342,7 +342,7 @@ impl Tape {
 
     // ---- autograd ----
 
-    /// Switches recording for backward on or off; returns what it was.
+    /// Switches recording for backward on or off.
     pub fn set_grad_enabled(&mut self, enabled: bool) {
         self.saving = if enabled { Saving::Direct } else { Saving::Off };
     }
