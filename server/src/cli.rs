@@ -255,10 +255,10 @@ pub struct AccuracyTimes {
     /// From the datasheet alone, without the measured profile of the GPU
     #[arg(long)]
     pub nominal: bool,
-    /// From another hardware profile
+    /// From another hardware profile (not supported yet)
     #[arg(long, value_name = "FILE", conflicts_with = "nominal")]
     pub profile: Option<PathBuf>,
-    /// From a fit on other captures
+    /// From a fit on other captures (not supported yet)
     #[arg(long, value_name = "FILES", num_args = 1.., conflicts_with_all = ["nominal", "profile"])]
     pub calibrate: Vec<PathBuf>,
 }

@@ -44,7 +44,7 @@ pub fn simulate(scenario: &ValidScenario) -> Simulation {
 /// As [`simulate`], with a choice of rates.
 pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
     let history = History::run(scenario);
-    let mut pool = pool(scenario, u64::MAX);
+    let mut pool = endless_pool(scenario);
     let replays = history.replay(&mut pool);
     let names = &history.parameter_names;
     let clock = clock(scenario, rates);
@@ -104,7 +104,7 @@ impl<'a> Prepared<'a> {
     /// Never: validation parsed the allocator's options.
     pub fn new(scenario: &'a ValidScenario) -> Self {
         let (mut process, build) = Process::build(scenario);
-        let mut pool = pool(scenario, u64::MAX);
+        let mut pool = endless_pool(scenario);
         pool.replay(&build);
         pool.replay(&process.step());
         Self { process, pool }
@@ -183,9 +183,17 @@ impl History {
 
 /// An allocator as the scenario sets it, with so many bytes left for it.
 fn pool(scenario: &ValidScenario, free_bytes: u64) -> Pool {
+    Pool::new(settings(scenario), device_bytes(scenario), free_bytes)
+}
+
+/// An allocator as the scenario sets it, on a card with room for anything.
+fn endless_pool(scenario: &ValidScenario) -> Pool {
+    Pool::endless(settings(scenario), device_bytes(scenario))
+}
+
+fn settings(scenario: &ValidScenario) -> Settings {
     let conf = &scenario.document().stack.alloc_conf;
-    let settings = Settings::parse(conf).expect("validation parsed the allocator's options");
-    Pool::new(settings, device_bytes(scenario), free_bytes)
+    Settings::parse(conf).expect("validation parsed the allocator's options")
 }
 
 const fn device_bytes(scenario: &ValidScenario) -> u64 {

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::{Map, Value, json};
 use simulator::catalog::Catalog;
-use simulator::scenario::{ValidScenario, Word, validate};
+use simulator::scenario::{ValidScenario, Word, limits, validate};
 use simulator::units::Bytes;
 use simulator::wire::model::ModelKind;
-use simulator::wire::report::{PhaseReport, StepReport};
+use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
     Checkpointing, Hardware, Model, Optimizer, OptimizerName, SCENARIO_VERSION, Stack, Workload,
 };
@@ -333,6 +333,27 @@ proptest! {
         prop_assume!(window(&scenario).is_none_or(|window| longer.workload.seq_len <= window));
         for (peak, longer) in peaks(&scenario).into_iter().zip(peaks(&longer)) {
             prop_assert!(peak <= longer, "{:?} → {:?}", peak, longer);
+        }
+    }
+
+    /// Out of memory is an answer, however far out.
+    #[test]
+    fn every_size_is_answered(
+        scenario in scenario(),
+        micro_batch in one_of(&[1, 1024, *limits::MICRO_BATCH.end()]),
+        seq_len in one_of(&[1, 131_072, *limits::SEQ_LEN.end()]),
+        id in prop::sample::select(
+            CATALOG.models.iter().map(|model| model.id.clone()).collect::<Vec<_>>(),
+        ),
+    ) {
+        let workload = Workload { micro_batch, seq_len, grad_accum: 1 };
+        let scenario = Scenario { workload, model: Model::Catalog { id }, ..scenario };
+        // What cannot be counted is refused with a fault.
+        if let Ok(valid) = validate(&scenario, &CATALOG) {
+            let report = simulate(&valid).report;
+            let capacity = Bytes::new(valid.gpu().usable_mib * MIB);
+            let fits = report.steady.peak_requested_bytes <= capacity;
+            prop_assert!(fits || report.verdict.outcome != Outcome::Fits);
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) fn SegmentField(access: Access<usize>, names: &'static [Name]) -> imp
     let value = access.value();
     let field = access.field;
     let button = move |(index, name): (usize, &'static Name)| {
-        // The label's `for` points at the first one.
+        // The search for a setting goes to the first one.
         let id = if index == 0 { field.id().to_owned() } else { format!("{}-{index}", field.id()) };
         let pick = move |_| choice.set(|scenario| (access.set)(scenario, index));
         view! {
@@ -50,7 +50,7 @@ pub(super) fn SegmentField(access: Access<usize>, names: &'static [Name]) -> imp
     };
     let buttons: Vec<AnyView> = names.iter().enumerate().map(button).collect();
     view! {
-        <FieldShell field reset=access.reset()>
+        <FieldShell field reset=access.reset() is_group=true>
             <div class="segments" role="radiogroup" aria-label=settings.label(field)>{buttons}</div>
         </FieldShell>
     }

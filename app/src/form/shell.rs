@@ -27,6 +27,9 @@ pub(super) fn FieldShell(
     /// A unit behind the label; empty for none.
     #[prop(optional)]
     unit: Signal<&'static str>,
+    /// Whether the field is a group of choices: its caption then stands for none of them.
+    #[prop(optional)]
+    is_group: bool,
     children: Children,
 ) -> impl IntoView {
     let settings = expect_context::<Settings>();
@@ -34,7 +37,7 @@ pub(super) fn FieldShell(
     view! {
         <div class="field" class:changed=reset.changed>
             <div class="field-head">
-                <label for=field.id() title=settings.help(field)>{label}</label>
+                <label for=(!is_group).then(|| field.id()) title=settings.help(field)>{label}</label>
                 <span class="unit">{unit}</span>
                 <ResetDot reset label />
             </div>

@@ -7,10 +7,11 @@
 //! slowly; far from all anchors it tends to the group's mean. Groups without anchors borrow those of
 //! a sibling (another 16-bit format, another kernel of the same pattern) or stay nominal.
 
-use super::nominal_seconds;
 use super::rates::RatePair;
 use super::tables::{Sample, Tables};
 use super::work::{AttentionKernel, Number, Pass, Pointwise, Reduce, Work, WorkClass};
+use super::{Tf32, nominal_seconds};
+use crate::wire::GpuProfile;
 
 /// The measured files by GPU id.
 const FILES: [(&str, &str); 1] = [("h200-sxm", include_str!("../../data/measured/h200-sxm.json"))];
@@ -18,6 +19,11 @@ const FILES: [(&str, &str); 1] = [("h200-sxm", include_str!("../../data/measured
 /// Squared distance, octaves², that a different layout, causality or 16-bit format counts for.
 /// Chosen by leave-one-out error over the H200's products (1 and 4 tried).
 const TAG_DISTANCE: f64 = 1.0;
+
+/// [`Group::class`] of matrix products.
+const MATMUL: u8 = 0;
+/// [`Group::class`] of convolutions.
+const CONVOLUTION: u8 = 2;
 
 /// Where a work stands among its like.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,10 +57,19 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// The anchors of the GPU with this id, if it was measured.
-    pub(super) fn of(id: &str, rates: &RatePair) -> Option<Self> {
-        let tables = tables(id)?;
-        Some(Self::from_samples(&tables.samples(), rates))
+    /// The anchors of a GPU, if it was measured. That was with TF32 products allowed: where they are not,
+    /// fp32 products keep their nominal times.
+    pub(super) fn of(gpu: &GpuProfile, tf32: Tf32) -> Option<Self> {
+        let tables = tables(&gpu.id)?;
+        let mut measured = Self::from_samples(&tables.samples(), &RatePair::new(gpu, Tf32::ALL));
+        let is_told = |anchor: &Anchor| match (anchor.place.group.class, anchor.place.group.number)
+        {
+            (MATMUL, Number::F32) => tf32.matmul,
+            (CONVOLUTION, Number::F32) => tf32.convolution,
+            _ => true,
+        };
+        measured.anchors.retain(is_told);
+        Some(measured)
     }
 
     /// Anchors from samples; a call of several works gives each of them the call's ratio.
@@ -127,7 +142,7 @@ fn place(work: &Work) -> Option<Place> {
             let at = [log2(m), log2(n), log2(k)];
             let exact = work.number as u8;
             let number = if is_16_bit(work.number) { Number::Bf16 } else { work.number };
-            let group = Group { class: 0, kind: 0, number };
+            let group = Group { class: MATMUL, kind: 0, number };
             Some(Place { group, tags: [pass as u8, exact], at })
         }
         WorkClass::Attention {
@@ -142,7 +157,7 @@ fn place(work: &Work) -> Option<Place> {
             let kind = u8::from(channels_last) * 4
                 + u8::from(groups > 1) * 2
                 + u8::from(pass != Pass::Forward);
-            of(2, kind, [pass as u8, 0], [log2(gemm.m), log2(gemm.n), log2(gemm.k)])
+            of(CONVOLUTION, kind, [pass as u8, 0], [log2(gemm.m), log2(gemm.n), log2(gemm.k)])
         }
         WorkClass::Elementwise(kind) => of(3, kind as u8, [0; 2], [log2_u64(work.bytes), 0.0, 0.0]),
         WorkClass::Reduction { kind, rows, cols } => {

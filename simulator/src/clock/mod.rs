@@ -80,7 +80,7 @@ impl Clock {
     /// Rates measured on this GPU model; `None` where none were.
     pub fn measured(gpu: &GpuProfile, tf32: Tf32) -> Option<Self> {
         let nominal = Self::nominal(gpu, tf32);
-        let measured = Measured::of(&gpu.id, &nominal.rates)?;
+        let measured = Measured::of(gpu, tf32)?;
         Some(Self { measured: Some(measured), ..nominal })
     }
 
@@ -211,6 +211,9 @@ mod tests {
             Work::matmul(Gemm::new(8192, 8192, 8192), Pass::Forward, Number::F32, Issue::Python);
         let on = Clock::nominal(&h200(), Tf32::ALL).device(&work).seconds();
         let off = Clock::nominal(&h200(), Tf32::DEFAULT).device(&work).seconds();
+        assert!(off > 5.0 * on);
+        // What was measured is with both switches on, and says nothing about plain fp32.
+        let off = Clock::measured(&h200(), Tf32::DEFAULT).unwrap().device(&work).seconds();
         assert!(off > 5.0 * on);
     }
 }

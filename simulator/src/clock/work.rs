@@ -324,7 +324,7 @@ impl Gemm {
 
     /// 2·m·n·k·batch floating-point operations.
     pub fn flops(self) -> u64 {
-        2 * u64::from(self.m) * u64::from(self.n) * u64::from(self.k) * u64::from(self.batch)
+        product(2, [self.m, self.n, self.k, self.batch])
     }
 
     /// Elements of both inputs and the output.
@@ -344,7 +344,7 @@ impl Work {
             issue,
             kernels: 1,
             flops: gemm.flops(),
-            bytes: gemm.elements() * number.size(),
+            bytes: gemm.elements().saturating_mul(number.size()),
         }
     }
 
@@ -427,14 +427,14 @@ pub fn attention_flops(class: WorkClass) -> u64 {
     else {
         return 0;
     };
-    let product = 2
-        * u64::from(batch)
-        * u64::from(heads)
-        * u64::from(q_len)
-        * u64::from(kv_len)
-        * u64::from(head_dim);
     let products = if backward { 5 } else { 2 };
-    product * products / if causal { 2 } else { 1 }
+    let all = product(2 * products, [batch, heads.into(), q_len, kv_len, head_dim.into()]);
+    all / if causal { 2 } else { 1 }
+}
+
+/// A product of sizes; beyond 64 bits, where no machine would ever end, it stays at the limit.
+fn product<const N: usize>(factor: u64, sizes: [u32; N]) -> u64 {
+    sizes.into_iter().fold(factor, |product, size| product.saturating_mul(u64::from(size)))
 }
 
 #[cfg(test)]

@@ -113,16 +113,18 @@ fn titles() -> [Event<'static>; 5] {
     ]
 }
 
-/// From when the host enters a phase to when the device has finished it.
+/// From when the host enters a phase to when it enters the next one; the last one ends with the device.
 fn phases(timeline: &Timeline) -> impl Iterator<Item = Event<'_>> {
-    timeline.phases.iter().map(|phase| Event {
+    let starts = timeline.phases.iter().skip(1).map(|next| next.start_ns);
+    let ends = starts.chain(timeline.phases.last().map(|last| last.end_ns));
+    timeline.phases.iter().zip(ends).map(|(phase, end_ns)| Event {
         ph: 'X',
         name: phase.kind.word(),
         cat: Some("phase"),
         pid: HOST,
         tid: 0,
         ts: micros(phase.start_ns),
-        dur: Some(micros(phase.end_ns.saturating_sub(phase.start_ns))),
+        dur: Some(micros(end_ns.saturating_sub(phase.start_ns))),
         args: Args::Phase {
             micro_batch: phase.micro_batch,
             first_event: phase.first_event,
@@ -224,7 +226,12 @@ mod tests {
         let weights: Vec<&Value> =
             events.iter().filter(|event| event["name"] == "weights (bytes)").collect();
         assert_eq!(weights.first().unwrap()["args"], weights.last().unwrap()["args"]);
-        let phases = events.iter().filter(|event| event["cat"] == "phase").count();
-        assert_eq!(phases, simulation.steady.phases.len());
+        let phases: Vec<_> = events.iter().filter(|event| event["cat"] == "phase").collect();
+        assert_eq!(phases.len(), simulation.steady.phases.len());
+        // Slices of one thread may nest, and may not overlap.
+        for pair in phases.windows(2) {
+            let end = pair[0]["ts"].as_f64().unwrap() + pair[0]["dur"].as_f64().unwrap();
+            assert!(end <= pair[1]["ts"].as_f64().unwrap() + 1e-3, "{} {}", pair[0], pair[1]);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::catalog::Catalog;
 use crate::units::MIB;
 use crate::wire::model::ModelCard;
 use crate::wire::scenario::{
-    Attention, Hardware, Model, OptimizerName, SCENARIO_VERSION, Workload,
+    Attention, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION, Workload,
 };
 use crate::wire::{Fault, Faults, GpuProfile, Rule, Scenario};
 
@@ -41,7 +41,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     }
     if let Some(model) = &model {
         check_positions(&model.architecture, &scenario.workload, &mut faults);
-        check_size(&model.architecture, scenario, &mut faults);
+        check_size(&model.architecture, scenario, gpu, &mut faults);
     }
     match (model, gpu) {
         (Some(model), Some(gpu)) if faults.is_empty() => {
@@ -210,8 +210,23 @@ fn check_positions(architecture: &Architecture, workload: &Workload, faults: &mu
     }
 }
 
+/// Whether SDPA surely runs as a fused kernel.
+fn is_fused(architecture: &Architecture, scenario: &Scenario, gpu: Option<&GpuProfile>) -> bool {
+    let capability = gpu.and_then(|gpu| gpu.compute_capability.as_deref());
+    let major = capability.and_then(|text| text.split('.').next()?.parse::<u32>().ok());
+    scenario.stack.attention == Attention::Sdpa
+        && scenario.precision != Precision::Fp32
+        && architecture.flash_head_dim()
+        && major.is_some_and(|major| 8 <= major)
+}
+
 /// Bounds what the simulation must count and do.
-fn check_size(architecture: &Architecture, scenario: &Scenario, faults: &mut Faults) {
+fn check_size(
+    architecture: &Architecture,
+    scenario: &Scenario,
+    gpu: Option<&GpuProfile>,
+    faults: &mut Faults,
+) {
     let Workload { micro_batch, seq_len, grad_accum } = scenario.workload;
     let passes = architecture.layers().saturating_mul(grad_accum);
     if limits::LAYER_PASSES_MAX < passes {
@@ -233,8 +248,9 @@ fn check_size(architecture: &Architecture, scenario: &Scenario, faults: &mut Fau
         [micro_batch, seq_len, passes, grad_accum, architecture.heads()].map(u128::from);
     let [width, vocab] = [architecture.widest(), architecture.vocab()].map(u128::from);
     let tokens = batch.saturating_mul(seq);
-    let math = scenario.stack.attention == Attention::Eager || !architecture.flash_head_dim();
-    let scores = if math { heads.saturating_mul(seq) } else { 0 };
+    // A fused kernel at most reads a mask of tokens by tokens; others write the scores out.
+    let scores =
+        if is_fused(architecture, scenario, gpu) { seq } else { heads.saturating_mul(seq) };
     let step = tokens
         .saturating_mul(width.saturating_mul(64).saturating_add(scores.saturating_mul(16)))
         .saturating_mul(passes)

@@ -32,14 +32,32 @@ pub struct Replayed {
 #[derive(Debug)]
 pub struct Pool {
     allocator: CachingAllocator<Counting>,
-    blocks: Vec<Option<Block>>,
+    held: Vec<Option<Held>>,
+    /// Whether a request that the allocator refuses is served beside it.
+    is_endless: bool,
+    /// Bytes served beside the allocator.
+    beside_bytes: u64,
+}
+
+/// What serves a storage.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    Block(Block),
+    /// Memory of its own: the request is larger than any block, or any address space.
+    Beside(u64),
 }
 
 impl Pool {
     /// An allocator on a card of `device_bytes`, of which `free_bytes` are left for it.
     pub fn new(settings: Settings, device_bytes: u64, free_bytes: u64) -> Self {
         let driver = Counting::new(device_bytes, free_bytes);
-        Self { allocator: CachingAllocator::new(settings, driver), blocks: Vec::new() }
+        let allocator = CachingAllocator::new(settings, driver);
+        Self { allocator, held: Vec::new(), is_endless: false, beside_bytes: 0 }
+    }
+
+    /// An allocator that never fails: what a run would need, whatever the card has.
+    pub fn endless(settings: Settings, device_bytes: u64) -> Self {
+        Self { is_endless: true, ..Self::new(settings, device_bytes, u64::MAX) }
     }
 
     /// Replays a run. Storages that existed before keep their blocks.
@@ -55,8 +73,8 @@ impl Pool {
     fn play(&mut self, record: &Recorded) -> Replayed {
         let n = record.requests.len();
         let mut replayed = Replayed {
-            base_reserved: self.allocator.reserved(),
-            base_allocated: self.allocator.allocated(),
+            base_reserved: self.reserved(),
+            base_allocated: self.allocated(),
             reserved: Vec::with_capacity(n),
             allocated: Vec::with_capacity(n),
             failure: None,
@@ -69,25 +87,44 @@ impl Pool {
             let index = request.storage().index();
             if request.is_alloc() {
                 let bytes = record.storages[index].bytes;
-                match self.allocator.alloc(bytes, 0) {
-                    Ok(block) => self.blocks[index] = Some(block),
-                    Err(_out_of_memory) => {
-                        let request = u32::try_from(number).unwrap_or(u32::MAX);
-                        replayed.failure = Some(Failure { request, bytes });
-                        return replayed;
-                    }
-                }
+                let Some(held) = self.serve(bytes) else {
+                    let request = u32::try_from(number).unwrap_or(u32::MAX);
+                    replayed.failure = Some(Failure { request, bytes });
+                    return replayed;
+                };
+                self.held[index] = Some(held);
             } else {
-                let block = self.blocks[index].take().expect("a freed storage has a block");
-                self.allocator.free(block);
+                match self.held[index].take().expect("a freed storage was served") {
+                    Held::Block(block) => self.allocator.free(block),
+                    Held::Beside(bytes) => self.beside_bytes -= bytes,
+                }
             }
-            replayed.reserved.push(self.allocator.reserved());
-            replayed.allocated.push(self.allocator.allocated());
+            replayed.reserved.push(self.reserved());
+            replayed.allocated.push(self.allocated());
         }
         if empty_cache == n {
             self.allocator.empty_cache();
         }
         replayed
+    }
+
+    fn serve(&mut self, bytes: u64) -> Option<Held> {
+        match self.allocator.alloc(bytes, 0) {
+            Ok(block) => Some(Held::Block(block)),
+            Err(_refused) if self.is_endless => {
+                self.beside_bytes += bytes;
+                Some(Held::Beside(bytes))
+            }
+            Err(_out_of_memory) => None,
+        }
+    }
+
+    fn reserved(&self) -> u64 {
+        self.allocator.reserved() + self.beside_bytes
+    }
+
+    fn allocated(&self) -> u64 {
+        self.allocator.allocated() + self.beside_bytes
     }
 
     /// Replays a steady run once more after itself: its storages alive at the end are, in order, those
@@ -97,17 +134,17 @@ impl Pool {
     ///
     /// When the run does not leave as many storages as it found.
     pub fn replay_again(&mut self, run: &Run) -> Replayed {
-        self.blocks.retain(Option::is_some);
-        assert_eq!(self.blocks.len(), run.record.n_before, "a steady step leaves what it found");
-        self.blocks.resize(run.record.storages.len(), None);
+        self.held.retain(Option::is_some);
+        assert_eq!(self.held.len(), run.record.n_before, "a steady step leaves what it found");
+        self.held.resize(run.record.storages.len(), None);
         self.play(&run.record)
     }
 
     fn adopt(&mut self, run: &Run) {
-        let old = core::mem::take(&mut self.blocks);
-        self.blocks = Vec::with_capacity(run.record.storages.len());
-        self.blocks.extend(run.origin.iter().map(|&origin| old[origin as usize]));
+        let old = core::mem::take(&mut self.held);
+        self.held = Vec::with_capacity(run.record.storages.len());
+        self.held.extend(run.origin.iter().map(|&origin| old[origin as usize]));
         assert_eq!(run.origin.len(), run.record.n_before, "every earlier storage has an origin");
-        self.blocks.resize(run.record.storages.len(), None);
+        self.held.resize(run.record.storages.len(), None);
     }
 }
