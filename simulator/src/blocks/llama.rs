@@ -2,6 +2,7 @@
 //!
 //! Source: transformers 5.17, `models/llama/modeling_llama.py`, `models/qwen3/modeling_qwen3.py`.
 
+use crate::engine::Recompute;
 use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
@@ -10,11 +11,11 @@ use crate::wire::scenario::Checkpointing;
 use super::attention::{Inputs, attend};
 use super::mask::Masks;
 use super::rotary::Tables;
-use super::{Style, mask, parameter, rotary};
+use super::{Network, Style, mask, parameter, rotary};
 
 /// The model's parameters and what its forward pass keeps.
 #[derive(Debug)]
-pub struct LlamaModel {
+pub(super) struct LlamaModel {
     config: LlamaLike,
     style: Style,
     embed_tokens: ParamId,
@@ -69,32 +70,8 @@ struct Layer {
     post_norm: ParamId,
 }
 
-impl LlamaModel {
-    pub(super) fn register(
-        tape: &mut Tape,
-        config: &LlamaLike,
-        dtype: DType,
-        style: Style,
-    ) -> Self {
-        let embed_tokens = parameter(
-            tape,
-            "model.embed_tokens.weight".to_owned(),
-            [config.vocab, config.hidden],
-            dtype,
-        );
-        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
-        let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
-        let lm_head = if config.tied {
-            embed_tokens
-        } else {
-            let sizes = [config.vocab, config.hidden];
-            parameter(tape, "lm_head.weight".to_owned(), sizes, dtype)
-        };
-        let config = config.clone();
-        Self { config, style, embed_tokens, layers, norm, lm_head }
-    }
-
-    pub(super) fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+impl Network for LlamaModel {
+    fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "embed_tokens");
         let inputs_embeds = tape.embedding(ids, self.embed_tokens, false);
@@ -124,6 +101,43 @@ impl LlamaModel {
             tape.release(tensor);
         }
         normed
+    }
+
+    fn lm_head(&self) -> ParamId {
+        self.lm_head
+    }
+}
+
+impl Recompute for LlamaModel {
+    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]) {
+        let output = self.layer(tape, layer, input, &Shared::of(arguments));
+        tape.release(output);
+    }
+}
+
+impl LlamaModel {
+    pub(super) fn register(
+        tape: &mut Tape,
+        config: &LlamaLike,
+        dtype: DType,
+        style: Style,
+    ) -> Self {
+        let embed_tokens = parameter(
+            tape,
+            "model.embed_tokens.weight".to_owned(),
+            [config.vocab, config.hidden],
+            dtype,
+        );
+        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
+        let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
+        let lm_head = if config.tied {
+            embed_tokens
+        } else {
+            let sizes = [config.vocab, config.hidden];
+            parameter(tape, "lm_head.weight".to_owned(), sizes, dtype)
+        };
+        let config = config.clone();
+        Self { config, style, embed_tokens, layers, norm, lm_head }
     }
 
     fn masks(&self, tape: &mut Tape, sizes: [u64; 2], dtype: DType) -> Masks {
