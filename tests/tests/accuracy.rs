@@ -77,6 +77,11 @@ fn qwen() {
     check(&["qwen05", "qwen3-"], &MAX, &MIN);
 }
 
+#[test]
+fn mixtures() {
+    check(&["mixs", "qwen3moe"], &MAX, &MIN);
+}
+
 /// One segment more or less is much of so small a process.
 #[test]
 fn small_models() {

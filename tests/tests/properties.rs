@@ -73,11 +73,28 @@ prop_compose! {
     }
 }
 
+/// A Llama-like model with experts in place of its MLPs.
+fn mixture(kind: ModelKind) -> impl Strategy<Value = Map<String, Value>> {
+    let shape = (2..=9_u64, 1..=2_u64, 0..=1_u64, any::<bool>());
+    (llama_like(), shape).prop_map(move |(mut config, (experts, top_k, plain, normalized))| {
+        let key = if kind == ModelKind::Mixtral { "num_local_experts" } else { "num_experts" };
+        config.insert(key.to_owned(), experts.into());
+        config.insert("num_experts_per_tok".to_owned(), top_k.into());
+        if kind == ModelKind::Qwen3Moe {
+            config.insert("moe_intermediate_size".to_owned(), 24.into());
+            config.insert("norm_topk_prob".to_owned(), normalized.into());
+            config.insert("mlp_only_layers".to_owned(), (0..plain).collect());
+        }
+        config
+    })
+}
+
 fn model() -> impl Strategy<Value = Model> {
     choice::<ModelKind>().prop_flat_map(|kind| {
         let config = match kind {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
+            ModelKind::Mixtral | ModelKind::Qwen3Moe => mixture(kind).boxed(),
             ModelKind::Llama | ModelKind::Mistral => {
                 let without = |mut config: Map<String, Value>| {
                     for field in ["use_sliding_window", "sliding_window", "max_window_layers"] {

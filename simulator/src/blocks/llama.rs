@@ -9,7 +9,9 @@ use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
 use super::attention::{Inputs, attend};
+use super::experts::Mixture;
 use super::mask::Masks;
+use super::mlp::Mlp;
 use super::rotary::Tables;
 use super::{Network, Style, mask, parameter, rotary};
 
@@ -50,10 +52,39 @@ impl<'a> Shared<'a> {
     }
 }
 
+/// A linear layer's parameters.
 #[derive(Debug)]
-struct Linear {
+pub(super) struct Linear {
     weight: ParamId,
     bias: Option<ParamId>,
+}
+
+impl Linear {
+    /// Registers them under a module's path.
+    pub(super) fn register(
+        tape: &mut Tape,
+        path: &str,
+        sizes: [u64; 2],
+        bias: bool,
+        dtype: DType,
+    ) -> Self {
+        let weight = parameter(tape, format!("{path}.weight"), sizes, dtype);
+        let bias = bias.then(|| parameter(tape, format!("{path}.bias"), [sizes[0]], dtype));
+        Self { weight, bias }
+    }
+
+    pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor) -> Tensor {
+        tape.linear(x, self.weight, self.bias)
+    }
+}
+
+/// A layer's second half.
+#[derive(Debug)]
+enum FeedForward {
+    /// One gated MLP.
+    Mlp(Mlp),
+    /// Experts.
+    Mixture(Mixture),
 }
 
 #[derive(Debug)]
@@ -63,9 +94,7 @@ struct Layer {
     v_proj: Linear,
     o_proj: Linear,
     qk_norm: Option<[ParamId; 2]>,
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    mlp: FeedForward,
     input_norm: ParamId,
     post_norm: ParamId,
 }
@@ -225,7 +254,7 @@ impl LlamaModel {
         };
         let (attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "o_proj");
-        let projected = tape.linear(&attn_output, layer.o_proj.weight, layer.o_proj.bias);
+        let projected = layer.o_proj.forward(tape, &attn_output);
         for tensor in [attn_output, rotated_query, rotated_key, value] {
             tape.release(tensor);
         }
@@ -246,7 +275,7 @@ impl LlamaModel {
             Head::Value => ("v_proj", None),
         };
         tape.enter(Block::Attention, module);
-        let projected = tape.linear(hidden_states, proj.weight, proj.bias);
+        let projected = proj.forward(tape, hidden_states);
         let mut per_head = tape.split_last(&projected, self.config.head_dim);
         tape.release(projected);
         if let Some(norm) = norm {
@@ -260,21 +289,14 @@ impl LlamaModel {
     }
 
     fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
-        tape.enter(Block::Mlp, "gate_proj");
-        let gate = tape.linear(x, layer.gate_proj.weight, layer.gate_proj.bias);
-        tape.enter(Block::Mlp, "act_fn");
-        let activated = activate(tape, &gate, self.config.activation);
-        tape.release(gate);
-        tape.enter(Block::Mlp, "up_proj");
-        let up = tape.linear(x, layer.up_proj.weight, layer.up_proj.bias);
-        tape.enter(Block::Mlp, "act_fn * up_proj");
-        let product = tape.mul(&activated, &up);
-        tape.release(activated);
-        tape.release(up);
-        tape.enter(Block::Mlp, "down_proj");
-        let down = tape.linear(&product, layer.down_proj.weight, layer.down_proj.bias);
-        tape.release(product);
-        down
+        let activation = self.config.activation;
+        match (&layer.mlp, &self.config.experts) {
+            (FeedForward::Mlp(mlp), _) => mlp.forward(tape, x, activation),
+            (FeedForward::Mixture(mixture), Some(config)) => {
+                mixture.forward(tape, x, config, activation)
+            }
+            (FeedForward::Mixture(_), None) => unreachable!("a mixture has experts"),
+        }
     }
 }
 
@@ -289,39 +311,34 @@ impl Layer {
     fn register(tape: &mut Tape, config: &LlamaLike, dtype: DType, index: u64) -> Self {
         let LlamaLike { hidden, intermediate, head_dim, .. } = *config;
         let (q_width, kv_width) = (config.heads * head_dim, config.kv_heads * head_dim);
-        let linear = |tape: &mut Tape, module: &str, outer: u64, inner: u64, bias: bool| {
-            let name = format!("model.layers.{index}.{module}");
-            let weight = parameter(tape, format!("{name}.weight"), [outer, inner], dtype);
-            let bias = bias.then(|| parameter(tape, format!("{name}.bias"), [outer], dtype));
-            Linear { weight, bias }
+        let path = format!("model.layers.{index}");
+        let linear = |tape: &mut Tape, module: &str, sizes: [u64; 2], bias: bool| {
+            Linear::register(tape, &format!("{path}.self_attn.{module}"), sizes, bias, dtype)
         };
         let vector = |tape: &mut Tape, module: &str, size: u64| {
-            parameter(tape, format!("model.layers.{index}.{module}.weight"), [size], dtype)
+            parameter(tape, format!("{path}.{module}.weight"), [size], dtype)
         };
-        let q_proj = linear(tape, "self_attn.q_proj", q_width, hidden, config.qkv_bias);
-        let k_proj = linear(tape, "self_attn.k_proj", kv_width, hidden, config.qkv_bias);
-        let v_proj = linear(tape, "self_attn.v_proj", kv_width, hidden, config.qkv_bias);
-        let o_proj = linear(tape, "self_attn.o_proj", hidden, q_width, config.output_bias);
+        let q_proj = linear(tape, "q_proj", [q_width, hidden], config.qkv_bias);
+        let k_proj = linear(tape, "k_proj", [kv_width, hidden], config.qkv_bias);
+        let v_proj = linear(tape, "v_proj", [kv_width, hidden], config.qkv_bias);
+        let o_proj = linear(tape, "o_proj", [hidden, q_width], config.output_bias);
         let qk_norm = config.qk_norm.then(|| {
             ["q_norm", "k_norm"].map(|m| vector(tape, &format!("self_attn.{m}"), head_dim))
         });
-        let gate_proj = linear(tape, "mlp.gate_proj", intermediate, hidden, config.mlp_bias);
-        let up_proj = linear(tape, "mlp.up_proj", intermediate, hidden, config.mlp_bias);
-        let down_proj = linear(tape, "mlp.down_proj", hidden, intermediate, config.mlp_bias);
+        let path = format!("{path}.mlp");
+        let experts = config.experts.as_ref().filter(|experts| experts.first_layer <= index);
+        let mlp = match experts {
+            Some(experts) => {
+                FeedForward::Mixture(Mixture::register(tape, &path, hidden, experts, dtype))
+            }
+            None => {
+                let sizes = [hidden, intermediate];
+                FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
+            }
+        };
         let input_norm = vector(tape, "input_layernorm", hidden);
         let post_norm = vector(tape, "post_attention_layernorm", hidden);
-        Self {
-            q_proj,
-            k_proj,
-            v_proj,
-            o_proj,
-            qk_norm,
-            gate_proj,
-            up_proj,
-            down_proj,
-            input_norm,
-            post_norm,
-        }
+        Self { q_proj, k_proj, v_proj, o_proj, qk_norm, mlp, input_norm, post_norm }
     }
 }
 

@@ -4,9 +4,11 @@
 //! Python would hold is a Rust binding, released where Python's name dies.
 
 mod attention;
+mod experts;
 mod gpt2;
 mod llama;
 mod mask;
+mod mlp;
 mod rotary;
 
 use gpt2::Gpt2Model;

@@ -114,6 +114,11 @@ fn apply(
         Backward::Embedding { vocab, hidden, indices, .. } => {
             one(tape.embedding_gradient(vocab, hidden, indices, context.dtype))
         }
+        Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
+        Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
+        Backward::Expand { input } => one(expand(tape, grad, input)),
+        Backward::Div { .. } => div(tape, grad, context.edges),
+        Backward::Grouped(size) => tape.grouped_gradients(grad, &size, context.edges),
         Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
         Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
@@ -132,7 +137,9 @@ fn one(grad: Tensor) -> Gradients {
 /// argument order (`validate_outputs`).
 fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
     match rule {
-        Backward::Add { inputs, dtypes } | Backward::Mul { inputs, dtypes } => {
+        Backward::Add { inputs, dtypes }
+        | Backward::Mul { inputs, dtypes }
+        | Backward::Div { inputs, dtypes } => {
             for (i, output) in raw.iter_mut().enumerate().take(2) {
                 *output = output.take().map(|grad| fit(tape, grad, inputs[i], dtypes[i]));
             }
@@ -192,6 +199,30 @@ fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> 
         }
     }
     outputs
+}
+
+/// `-grad * ((self / other) / other)` for the divisor, then `grad / other`.
+fn div(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    if edges[1].wanted() {
+        let negated = tape.elementwise(Prim::Neg, &[grad], grad.dtype);
+        let quotient = tape.elementwise(Prim::Div, &[grad], grad.dtype);
+        let twice = tape.elementwise(Prim::Div, &[grad], grad.dtype);
+        outputs[1] = Some(tape.elementwise(Prim::Mul, &[&negated, &twice], grad.dtype));
+        for tensor in [twice, quotient, negated] {
+            tape.release(tensor);
+        }
+    }
+    if edges[0].wanted() {
+        outputs[0] = Some(tape.elementwise(Prim::Div, &[grad], grad.dtype));
+    }
+    outputs
+}
+
+/// The gradient seen with the summed dimension again.
+fn expand(tape: &mut Tape, grad: &Tensor, input: Shape) -> Tensor {
+    let grad = tape.share(grad);
+    Tensor { shape: input, layout: Layout::Strided, view: true, ..grad }
 }
 
 /// `grad * (2 * self.pow(1))`: the power, its double, their product.

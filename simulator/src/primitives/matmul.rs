@@ -33,6 +33,13 @@ impl Tape {
         self.multiply(x, weight, bias, true)
     }
 
+    /// `F.linear(x, weight)` with a weight that was computed, which autocast's cache does not hold.
+    pub fn linear_of(&mut self, x: &Tensor, weight: &Tensor) -> Tensor {
+        let weight = self.cast_input(weight);
+        let x = self.cast_input(x);
+        self.multiply(x, weight, None, true)
+    }
+
     /// transformers' `Conv1D`: `addmm(bias, x, weight)` with a weight `[inner, outer]`.
     pub fn conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
         let weight = self.cast_weight(weight);

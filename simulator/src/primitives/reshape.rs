@@ -82,19 +82,35 @@ impl Tape {
 
     /// `x.split(size, dim=-1)` into three views.
     pub fn split3(&mut self, x: &Tensor) -> [Tensor; 3] {
-        let rule = Backward::Split { input: x.shape, parts: 3 };
+        self.split(x, [x.shape.last() / 3; 3])
+    }
+
+    /// `x.split(sizes, dim=-1)`: views of its parts.
+    pub fn split<const N: usize>(&mut self, x: &Tensor, sizes: [u64; N]) -> [Tensor; N] {
+        let parts = u8::try_from(N).unwrap_or(u8::MAX);
+        let rule = Backward::Split { input: x.shape, parts };
         let node = self.records(&[x]).then(|| self.begin_node(Prim::Split, rule, &[x]));
         let source = node.map(|node| self.finish_node(node));
         self.host(HostWork::View);
-        let mut part = |output: u8| {
+        let mut output = 0;
+        sizes.map(|size| {
             let mut out = self.share(x);
-            out.shape = x.shape.with_last(x.shape.last() / 3);
+            out.shape = x.shape.with_last(size);
             out.layout = Layout::Strided;
             out.view = true;
             out.source = source.map_or(out.source, |source| source.output(output));
+            output += 1;
             out
-        };
-        [part(0), part(1), part(2)]
+        })
+    }
+
+    /// `x.view(shape)` and `x.reshape(shape)` of contiguous memory, merging or splitting dimensions.
+    pub fn reshape(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.view(x, shape);
+        self.host(HostWork::View);
+        self.with_node(out, node)
     }
 
     /// `repeat_kv`: each key or value head is copied for the query heads of its group.

@@ -22,7 +22,9 @@ impl Word for ModelKind {
         (Self::Llama.word(), Self::Llama),
         (Self::Qwen2.word(), Self::Qwen2),
         (Self::Qwen3.word(), Self::Qwen3),
+        (Self::Qwen3Moe.word(), Self::Qwen3Moe),
         (Self::Mistral.word(), Self::Mistral),
+        (Self::Mixtral.word(), Self::Mixtral),
         (Self::Gpt2.word(), Self::Gpt2),
     ];
 }

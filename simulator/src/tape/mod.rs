@@ -15,8 +15,8 @@ mod record;
 
 pub use label::{Block, Prim, Scope};
 pub use node::{
-    Attention, Backward, Batched, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId,
-    Product, SavedSlot, Source,
+    Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId, Param,
+    ParamId, Product, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 

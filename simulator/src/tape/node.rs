@@ -226,6 +226,32 @@ pub enum Backward {
         /// Whether one row is never trained (`padding_idx`).
         padding: bool,
     },
+    /// Rows looked up by their numbers: zeros of the input's shape, the rows added in.
+    Index {
+        /// Shape of the input.
+        input: Shape,
+        /// Rows looked up.
+        rows: u64,
+    },
+    /// `topk` and `gather` along the last dimension: zeros of the input's shape, the values scattered.
+    Scatter {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// `sum` over one dimension: the gradient expanded, a view.
+    Expand {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// Quotient of two tensors; gradients are reduced to broadcast inputs.
+    Div {
+        /// Shapes of the inputs.
+        inputs: [Shape; 2],
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// Matrix products of groups of rows, each with its own matrix.
+    Grouped(Grouped),
     /// Layer norm.
     LayerNorm {
         /// Rows.
@@ -272,6 +298,19 @@ pub struct Product {
     pub transposed: bool,
     /// Shape of the input.
     pub input: Shape,
+}
+
+/// Sizes of products of groups of rows `[rows of the group, inner]` with `[inner, outer]` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouped {
+    /// Groups.
+    pub groups: u64,
+    /// Rows of all groups.
+    pub rows: u64,
+    /// Columns of the input.
+    pub inner: u64,
+    /// Columns of the output.
+    pub outer: u64,
 }
 
 /// Sizes of `batch` products `[m, k] × [k, n]`.

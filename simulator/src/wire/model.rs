@@ -16,15 +16,27 @@ pub enum ModelKind {
     Llama,
     /// `MistralForCausalLM`.
     Mistral,
+    /// `MixtralForCausalLM`.
+    Mixtral,
     /// `Qwen2ForCausalLM`.
     Qwen2,
     /// `Qwen3ForCausalLM`.
     Qwen3,
+    /// `Qwen3MoeForCausalLM`.
+    Qwen3Moe,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Mistral, Self::Gpt2];
+    pub const ALL: [Self; 7] = [
+        Self::Llama,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Qwen3Moe,
+        Self::Mistral,
+        Self::Mixtral,
+        Self::Gpt2,
+    ];
 
     /// The transformers class.
     pub const fn class(self) -> &'static str {
@@ -32,8 +44,10 @@ impl ModelKind {
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
+            Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Qwen3Moe => "Qwen3MoeForCausalLM",
         }
     }
 
@@ -43,8 +57,10 @@ impl ModelKind {
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",
+            Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
             Self::Qwen3 => "qwen3",
+            Self::Qwen3Moe => "qwen3_moe",
         }
     }
 }

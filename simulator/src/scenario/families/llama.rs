@@ -1,15 +1,17 @@
-//! `LlamaForCausalLM` and the classes written like it: RMS norms, rotary positions, a gated MLP,
-//! grouped heads, with Mistral's and Qwen's differences.
+//! `LlamaForCausalLM` and the classes written like it: RMS norms, rotary positions, a gated MLP or
+//! experts, grouped heads, with Mistral's and Qwen's differences.
 
 use serde_json::Value;
 
+use super::experts::{self, Experts};
 use super::{Activation, Family, Positions, activation, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::{choice_fault, type_fault};
 use crate::scenario::limits;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
-/// `LlamaForCausalLM`, `MistralForCausalLM`, `Qwen2ForCausalLM`, `Qwen3ForCausalLM`.
+/// `LlamaForCausalLM`, `MistralForCausalLM`, `MixtralForCausalLM`, `Qwen2ForCausalLM`,
+/// `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct LlamaLike {
@@ -17,7 +19,7 @@ pub struct LlamaLike {
     pub kind: ModelKind,
     /// `hidden_size`.
     pub hidden: u64,
-    /// `intermediate_size`.
+    /// `intermediate_size`: width of a plain MLP.
     pub intermediate: u64,
     /// `num_hidden_layers`.
     pub layers: u64,
@@ -41,6 +43,8 @@ pub struct LlamaLike {
     pub qk_norm: bool,
     /// Layers from this one on attend within a window, when the class uses one.
     pub sliding_window: Option<SlidingWindow>,
+    /// Mixtures in place of MLPs.
+    pub experts: Option<Experts>,
     /// `hidden_act`.
     pub activation: Activation,
     /// `attention_dropout`.
@@ -68,15 +72,19 @@ impl Family for LlamaLike {
     }
 
     fn layer_kinds(&self) -> [u64; 2] {
-        let whole =
-            self.sliding_window.as_ref().map_or(0, |window| window.first_layer.min(self.layers));
-        [whole, self.layers - whole]
+        let experts = self.experts.as_ref().map(|experts| experts.first_layer);
+        let window = self.sliding_window.as_ref().map(|window| window.first_layer);
+        let first = experts.or(window).unwrap_or(0).min(self.layers);
+        [first, self.layers - first]
     }
 
-    fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
-        self.layers = whole + others;
-        if let Some(window) = &mut self.sliding_window {
-            window.first_layer = whole;
+    fn set_layer_kinds(&mut self, [first, others]: [u64; 2]) {
+        self.layers = first + others;
+        // Where layers differ by their MLP, all of them have the window, or none.
+        if let Some(experts) = &mut self.experts {
+            experts.first_layer = first;
+        } else if let Some(window) = &mut self.sliding_window {
+            window.first_layer = first;
         }
     }
 
@@ -101,7 +109,8 @@ impl Family for LlamaLike {
     }
 
     fn widest(&self) -> u64 {
-        self.intermediate.max(self.hidden).max(self.heads * self.head_dim)
+        let experts = self.experts.as_ref().map_or(0, Experts::widest);
+        self.intermediate.max(self.hidden).max(self.heads * self.head_dim).max(experts)
     }
 
     fn tied(&self) -> bool {
@@ -128,12 +137,28 @@ impl Family for LlamaLike {
         let mlp = 2 * linear(h, f, self.mlp_bias) + linear(f, h, self.mlp_bias);
         let norms = 2 * h + if self.qk_norm { 2 * d } else { 0 };
         let head = if self.tied { 0 } else { vocab * h };
-        vocab * h + layers * (norms + attention + mlp) + h + head
+        let [plain, others] = self.layer_kinds().map(u128::from);
+        let mixtures = self.experts.as_ref().map(|experts| others * experts.parameters(h));
+        let mlps = mixtures.map_or(layers * mlp, |mixtures| plain * mlp + mixtures);
+        vocab * h + layers * (norms + attention) + mlps + h + head
     }
 
     fn parameters_formula(&self) -> [String; 2] {
         let Self { vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, tied, .. } =
             self;
+        if let Some(experts) = &self.experts {
+            let Experts { count, intermediate: width, .. } = experts;
+            let [plain, mixtures] = self.layer_kinds();
+            return [
+                "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + norms) + L_p·3h·f + L_e·(E·h + 3h·E·f_e) + h"
+                    .to_owned(),
+                format!(
+                    "V={vocab}, h={hidden}, L={layers}, n={heads}, n_kv={kv_heads}, d={head_dim}, \
+                     L_p={plain}, f={intermediate}, L_e={mixtures}, E={count}, f_e={width}, \
+                     tied={tied}"
+                ),
+            ];
+        }
         [
             "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + 3h·f + biases + norms) + h".to_owned(),
             format!(
@@ -147,6 +172,8 @@ impl Family for LlamaLike {
 /// What a class of the Llama family fills in where a field is absent.
 struct Defaults {
     vocab: u64,
+    hidden: u64,
+    layers: u64,
     intermediate: u64,
     /// `None`: as many as attention heads.
     kv_heads: Option<u64>,
@@ -157,8 +184,10 @@ struct Defaults {
 
 const fn defaults(kind: ModelKind) -> Defaults {
     match kind {
-        ModelKind::Mistral => Defaults {
+        ModelKind::Mistral | ModelKind::Mixtral => Defaults {
             vocab: 32_000,
+            hidden: 4_096,
+            layers: 32,
             intermediate: 14_336,
             kv_heads: Some(8),
             head_dim: None,
@@ -166,6 +195,8 @@ const fn defaults(kind: ModelKind) -> Defaults {
         },
         ModelKind::Qwen2 => Defaults {
             vocab: 151_936,
+            hidden: 4_096,
+            layers: 32,
             intermediate: 22_016,
             kv_heads: Some(32),
             head_dim: None,
@@ -173,13 +204,26 @@ const fn defaults(kind: ModelKind) -> Defaults {
         },
         ModelKind::Qwen3 => Defaults {
             vocab: 151_936,
+            hidden: 4_096,
+            layers: 32,
             intermediate: 22_016,
             kv_heads: Some(32),
             head_dim: Some(128),
             positions: 32_768,
         },
+        ModelKind::Qwen3Moe => Defaults {
+            vocab: 151_936,
+            hidden: 2_048,
+            layers: 24,
+            intermediate: 6_144,
+            kv_heads: Some(4),
+            head_dim: None,
+            positions: 32_768,
+        },
         _ => Defaults {
             vocab: 32_000,
+            hidden: 4_096,
+            layers: 32,
             intermediate: 11_008,
             kv_heads: None,
             head_dim: None,
@@ -188,7 +232,7 @@ const fn defaults(kind: ModelKind) -> Defaults {
     }
 }
 
-/// Source: transformers 5.17, `models/{llama,mistral,qwen2,qwen3}/configuration_*.py`.
+/// Source: transformers 5.17, `models/{llama,mistral,mixtral,qwen2,qwen3,qwen3_moe}/configuration_*.py`.
 pub(super) fn read(
     kind: ModelKind,
     table: &mut Table<'_>,
@@ -198,7 +242,7 @@ pub(super) fn read(
     let vocab = table.integer_or("vocab_size", limits::VOCAB, default.vocab, faults);
     let intermediate =
         table.integer_or("intermediate_size", limits::WIDTH, default.intermediate, faults);
-    let layers = table.integer_or("num_hidden_layers", limits::LAYERS, 32, faults);
+    let layers = table.integer_or("num_hidden_layers", limits::LAYERS, default.layers, faults);
     let positions =
         table.integer_or("max_position_embeddings", limits::POSITIONS, default.positions, faults);
     let heads = head_counts(kind, table, faults);
@@ -207,8 +251,16 @@ pub(super) fn read(
     let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.0, faults);
     let tied = table.flag_or("tie_word_embeddings", false, faults);
     let sliding_window = match kind {
-        ModelKind::Mistral => mistral_window(table, faults),
+        ModelKind::Mistral => window(table, 4_096, faults),
+        ModelKind::Mixtral => window(table, 0, faults),
+        ModelKind::Qwen3Moe => optional_window(table, faults),
         ModelKind::Qwen2 | ModelKind::Qwen3 => qwen_window(table, layers?, faults),
+        _ => None,
+    };
+    let experts = match kind {
+        ModelKind::Mixtral | ModelKind::Qwen3Moe => {
+            Some(experts::read(kind, intermediate?, table, faults)?)
+        }
         _ => None,
     };
     let (heads, biases) = (heads?, biases?);
@@ -225,8 +277,9 @@ pub(super) fn read(
         qkv_bias: biases.qkv,
         output_bias: biases.output,
         mlp_bias: biases.mlp,
-        qk_norm: kind == ModelKind::Qwen3,
+        qk_norm: matches!(kind, ModelKind::Qwen3 | ModelKind::Qwen3Moe),
         sliding_window,
+        experts,
         activation: activation?,
         attention_dropout: attention_dropout?,
         tied: tied?,
@@ -242,7 +295,7 @@ struct HeadCounts {
 
 fn head_counts(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option<HeadCounts> {
     let default = defaults(kind);
-    let hidden = table.integer_or("hidden_size", limits::WIDTH, 4_096, faults);
+    let hidden = table.integer_or("hidden_size", limits::WIDTH, default.hidden, faults);
     let heads = table.integer_or("num_attention_heads", limits::HEADS, 32, faults);
     // Absent means the class's default; null always means "as many as attention heads".
     let absent = table.raw("num_key_value_heads").is_none();
@@ -284,7 +337,7 @@ fn biases(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option
             let mlp = table.flag_or("mlp_bias", false, faults);
             Biases { qkv: attention?, output: attention?, mlp: mlp? }
         }
-        ModelKind::Qwen3 => {
+        ModelKind::Qwen3 | ModelKind::Qwen3Moe => {
             let attention = table.flag_or("attention_bias", false, faults)?;
             Biases { qkv: attention, output: attention, mlp: false }
         }
@@ -293,14 +346,20 @@ fn biases(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option
     })
 }
 
-/// Mistral: every layer has the window; 4096 where the field is absent, none where it is null
-/// (or 0, which is how TOML writes it).
-fn mistral_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<SlidingWindow> {
+/// Mistral: every layer has the window; a default of 4096 where the field is absent (Mixtral: none),
+/// none where it is null (or 0, which is how TOML writes it).
+fn window(table: &mut Table<'_>, default: u64, faults: &mut Faults) -> Option<SlidingWindow> {
     let tokens = match table.raw("sliding_window") {
         Some(Value::Null) => 0,
-        _ => table.integer_or("sliding_window", 0..=*limits::POSITIONS.end(), 4_096, faults)?,
+        _ => table.integer_or("sliding_window", 0..=*limits::POSITIONS.end(), default, faults)?,
     };
     (0 < tokens).then_some(SlidingWindow { tokens, first_layer: 0 })
+}
+
+/// Qwen's mixtures: every layer has the window, when `use_sliding_window` says so.
+fn optional_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<SlidingWindow> {
+    let in_use = table.flag_or("use_sliding_window", false, faults);
+    window(table, 4_096, faults).filter(|_| in_use == Some(true))
 }
 
 /// Qwen: off unless `use_sliding_window`; then the layers from `max_window_layers` on have it,

@@ -1,10 +1,12 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+mod experts;
 mod fields;
 mod gpt2;
 mod llama;
 
+pub use experts::{Experts, Router};
 pub use gpt2::Gpt2;
 pub use llama::{LlamaLike, SlidingWindow};
 
@@ -31,9 +33,12 @@ impl Architecture {
     ) -> Option<Self> {
         match kind {
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
-            ModelKind::Llama | ModelKind::Mistral | ModelKind::Qwen2 | ModelKind::Qwen3 => {
-                llama::read(kind, table, faults).map(Self::Llama)
-            }
+            ModelKind::Llama
+            | ModelKind::Mistral
+            | ModelKind::Mixtral
+            | ModelKind::Qwen2
+            | ModelKind::Qwen3
+            | ModelKind::Qwen3Moe => llama::read(kind, table, faults).map(Self::Llama),
         }
     }
 

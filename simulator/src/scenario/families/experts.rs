@@ -1,0 +1,186 @@
+//! A mixture of experts: its shape, how it is read, and its counts.
+
+use core::ops::RangeInclusive;
+
+use serde_json::Value;
+
+use crate::scenario::Table;
+use crate::scenario::document::type_fault;
+use crate::scenario::limits;
+use crate::wire::{Fault, Faults, ModelKind, Rule};
+
+/// Routed experts; the grouped product takes fewer than 1,024 (`GroupMM.cu`).
+const EXPERTS: RangeInclusive<u64> = 2..=1_023;
+
+/// The mixtures in a model's layers.
+///
+/// transformers 5.17 runs experts as one grouped product over sorted rows, so no tensor's size depends
+/// on how tokens are spread over them. The clock takes the load as balanced: every expert gets the
+/// same number of rows, tokens × experts per token ÷ experts, rounded up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// Routed experts of a layer.
+    pub count: u64,
+    /// Experts that a token goes to.
+    pub top_k: u64,
+    /// Width of one expert's MLP.
+    pub intermediate: u64,
+    /// Width of the MLP that every token passes beside its experts.
+    pub shared: Option<u64>,
+    /// Layers before this one have a plain MLP.
+    pub first_layer: u64,
+    /// How experts are chosen.
+    pub router: Router,
+}
+
+/// How a router chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Router {
+    /// `MixtralTopKRouter`: weights stay in fp32 and add up to one.
+    Mixtral,
+    /// `Qwen3MoeTopKRouter`: weights in the logits' dtype.
+    Qwen {
+        /// `norm_topk_prob`: whether they add up to one.
+        normalized: bool,
+    },
+    /// `DeepseekV3TopkRouter`: sigmoid scores in fp32, the best groups first, then the best experts
+    /// within them.
+    Grouped {
+        /// `n_group`: groups of experts.
+        groups: u64,
+        /// `topk_group`: groups that a token may use.
+        top_groups: u64,
+        /// `norm_topk_prob`: whether weights add up to one.
+        normalized: bool,
+    },
+}
+
+impl Experts {
+    /// Parameters of one layer's mixture: router, experts, shared experts.
+    pub(super) fn parameters(&self, hidden: u128) -> u128 {
+        let [count, width] = [self.count, self.intermediate].map(u128::from);
+        let shared = u128::from(self.shared.unwrap_or(0));
+        count * hidden + 3 * hidden * (count * width + shared)
+    }
+
+    /// The widest tensor, elements per token.
+    pub(super) fn widest(&self) -> u64 {
+        2 * self.top_k * self.intermediate
+    }
+}
+
+/// Source: transformers 5.17, `models/{mixtral,qwen3_moe}/configuration_*.py`.
+pub(super) fn read(
+    kind: ModelKind,
+    intermediate: u64,
+    table: &mut Table<'_>,
+    faults: &mut Faults,
+) -> Option<Experts> {
+    let mixtral = kind == ModelKind::Mixtral;
+    let count = if mixtral { 8 } else { 128 };
+    let count = counts(table, ["num_local_experts", "num_experts"], count, faults);
+    let top_k = table.integer_or(
+        "num_experts_per_tok",
+        EXPERTS_PER_TOKEN,
+        if mixtral { 2 } else { 8 },
+        faults,
+    );
+    check_auxiliary_loss(table, faults);
+    let experts = if mixtral {
+        check_jitter(table, faults);
+        Experts {
+            count: count?,
+            top_k: top_k?,
+            intermediate,
+            shared: None,
+            first_layer: 0,
+            router: Router::Mixtral,
+        }
+    } else {
+        let width = table.integer_or("moe_intermediate_size", limits::WIDTH, 768, faults);
+        let normalized = table.flag_or("norm_topk_prob", false, faults);
+        Experts {
+            count: count?,
+            top_k: top_k?,
+            intermediate: width?,
+            shared: None,
+            first_layer: plain_layers(table, faults)?,
+            router: Router::Qwen { normalized: normalized? },
+        }
+    };
+    at_most(table, ("num_experts_per_tok", experts.top_k), experts.count, faults);
+    Some(experts)
+}
+
+const EXPERTS_PER_TOKEN: RangeInclusive<u64> = 1..=1_023;
+
+/// The number of experts under either of its names (`attribute_map`).
+pub(super) fn counts(
+    table: &mut Table<'_>,
+    names: [&'static str; 2],
+    default: u64,
+    faults: &mut Faults,
+) -> Option<u64> {
+    super::either(table, names, EXPERTS, default, faults)
+}
+
+/// A token goes to no more experts than there are.
+pub(super) fn at_most(
+    table: &Table<'_>,
+    (key, value): (&'static str, u64),
+    most: u64,
+    faults: &mut Faults,
+) {
+    if most < value {
+        let message = format!("`{key}` ({value}) is more than there are to choose from ({most})");
+        let path = table.path(key);
+        let fault = Fault::new(path.clone(), Rule::Range, message);
+        let fault = fault.arguments([value.to_string(), "1".to_owned(), most.to_string()]);
+        faults.push(fault.mend(path, most));
+    }
+}
+
+/// The loss that balances the load is off unless the router's logits are returned.
+pub(super) fn check_auxiliary_loss(table: &mut Table<'_>, faults: &mut Faults) {
+    let key = "output_router_logits";
+    if table.flag_or(key, false, faults) == Some(true) {
+        let message = "the load-balancing loss over router logits is not simulated";
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
+    }
+}
+
+fn check_jitter(table: &mut Table<'_>, faults: &mut Faults) {
+    let key = "router_jitter_noise";
+    if table.number_or(key, 0.0..=1.0, 0.0, faults).is_some_and(|noise| 0.0 < noise) {
+        let message = "noise on the router's input is not simulated";
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
+    }
+}
+
+/// Layers with a plain MLP: those that `mlp_only_layers` lists, from the first on without a gap.
+fn plain_layers(table: &mut Table<'_>, faults: &mut Faults) -> Option<u64> {
+    let step = table.integer_or("decoder_sparse_step", 1..=*limits::LAYERS.end(), 1, faults);
+    if step? != 1 {
+        let key = "decoder_sparse_step";
+        let message = "mixtures in every other layer are not simulated";
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
+        return None;
+    }
+    let Some(value) = table.value("mlp_only_layers") else { return Some(0) };
+    let path = table.path("mlp_only_layers");
+    let Value::Array(listed) = value else {
+        faults.push(type_fault(&path, "a list of layers", value));
+        return None;
+    };
+    let mut layers: Vec<Option<u64>> = listed.iter().map(Value::as_u64).collect();
+    layers.sort_unstable();
+    if layers.iter().zip(0..).any(|(layer, expected)| *layer != Some(expected)) {
+        let message = "only plain layers before all mixtures are simulated";
+        faults.push(Fault::new(path, Rule::Unsupported, message));
+        return None;
+    }
+    Some(layers.len() as u64)
+}
