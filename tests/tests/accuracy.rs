@@ -79,7 +79,7 @@ fn qwen() {
 
 #[test]
 fn mixtures() {
-    check(&["mixs", "qwen3moe"], &MAX, &MIN);
+    check(&["mixs", "qwen3moe", "dsv3s"], &MAX, &MIN);
 }
 
 /// One segment more or less is much of so small a process.

@@ -1,4 +1,5 @@
-//! `LlamaForCausalLM`, and the classes written like it: Mistral, Qwen2, Qwen3.
+//! `LlamaForCausalLM`, and the classes written like it: Mistral, Qwen2, Qwen3, with experts Mixtral and
+//! Qwen3-MoE, with latent attention DeepSeek-V3.
 //!
 //! Source: transformers 5.17, `models/llama/modeling_llama.py`, `models/qwen3/modeling_qwen3.py`.
 
@@ -8,9 +9,10 @@ use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
-use super::attention::{Inputs, attend};
 use super::experts::Mixture;
+use super::heads::Heads;
 use super::mask::Masks;
+use super::mla::LatentAttention;
 use super::mlp::Mlp;
 use super::rotary::Tables;
 use super::{Network, Style, mask, parameter, rotary};
@@ -29,10 +31,10 @@ pub(super) struct LlamaModel {
 /// What every layer gets beside its input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a> {
-    cos: &'a Tensor,
-    sin: &'a Tensor,
+    pub(super) cos: &'a Tensor,
+    pub(super) sin: &'a Tensor,
     position_ids: &'a Tensor,
-    mask: Option<&'a Tensor>,
+    pub(super) mask: Option<&'a Tensor>,
 }
 
 impl<'a> Shared<'a> {
@@ -78,6 +80,15 @@ impl Linear {
     }
 }
 
+/// A layer's first half.
+#[derive(Debug)]
+enum SelfAttention {
+    /// Heads with projections of their own.
+    Heads(Heads),
+    /// Heads out of latents.
+    Latent(LatentAttention),
+}
+
 /// A layer's second half.
 #[derive(Debug)]
 enum FeedForward {
@@ -89,11 +100,7 @@ enum FeedForward {
 
 #[derive(Debug)]
 struct Layer {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    o_proj: Linear,
-    qk_norm: Option<[ParamId; 2]>,
+    attention: SelfAttention,
     mlp: FeedForward,
     input_norm: ParamId,
     post_norm: ParamId,
@@ -109,7 +116,7 @@ impl Network for LlamaModel {
         tape.release(from_zero);
         let dtype = inputs_embeds.dtype;
         let masks = self.masks(tape, [batch, tokens], dtype);
-        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.head_dim, dtype);
+        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.rotary_dim(), dtype);
 
         let mut hidden_states = tape.share(&inputs_embeds);
         for index in (0_u32..).take(self.layers.len()) {
@@ -232,60 +239,15 @@ impl LlamaModel {
         hidden_states: &Tensor,
         shared: &Shared<'_>,
     ) -> (Tensor, Option<Tensor>) {
-        let query = self.heads(tape, &layer.q_proj, hidden_states, Head::Query(layer));
-        let key = self.heads(tape, &layer.k_proj, hidden_states, Head::Key(layer));
-        let value = self.heads(tape, &layer.v_proj, hidden_states, Head::Value);
-
-        tape.enter(Block::Attention, "apply_rotary_pos_emb");
-        let rotated_query = rotary::rotate(tape, &query, shared.cos, shared.sin);
-        let rotated_key = rotary::rotate(tape, &key, shared.cos, shared.sin);
-        tape.release(query);
-        tape.release(key);
-
-        tape.enter(Block::Attention, "attn_output");
-        let inputs = Inputs {
-            query: &rotated_query,
-            key: &rotated_key,
-            value: &value,
-            mask: shared.mask,
-            groups: self.config.heads / self.config.kv_heads,
-            dropout: self.config.attention_dropout,
-            softmax_in_f32: true,
-        };
-        let (attn_output, weights) = attend(tape, self.style.attention, inputs);
-        tape.enter(Block::Attention, "o_proj");
-        let projected = layer.o_proj.forward(tape, &attn_output);
-        for tensor in [attn_output, rotated_query, rotated_key, value] {
-            tape.release(tensor);
+        let (config, attention) = (&self.config, self.style.attention);
+        match &layer.attention {
+            SelfAttention::Heads(heads) => {
+                heads.forward(tape, hidden_states, shared, config, attention)
+            }
+            SelfAttention::Latent(latent) => {
+                latent.forward(tape, hidden_states, shared, config, attention)
+            }
         }
-        (projected, weights)
-    }
-
-    /// A projection seen as heads, with Qwen3's norm over the head dimension.
-    fn heads(
-        &self,
-        tape: &mut Tape,
-        proj: &Linear,
-        hidden_states: &Tensor,
-        head: Head<'_>,
-    ) -> Tensor {
-        let (module, norm) = match head {
-            Head::Query(layer) => ("q_proj", layer.qk_norm.map(|norms| norms[0])),
-            Head::Key(layer) => ("k_proj", layer.qk_norm.map(|norms| norms[1])),
-            Head::Value => ("v_proj", None),
-        };
-        tape.enter(Block::Attention, module);
-        let projected = proj.forward(tape, hidden_states);
-        let mut per_head = tape.split_last(&projected, self.config.head_dim);
-        tape.release(projected);
-        if let Some(norm) = norm {
-            tape.enter(Block::Attention, if module == "q_proj" { "q_norm" } else { "k_norm" });
-            let normed = rms_norm(tape, &per_head, norm);
-            tape.release(core::mem::replace(&mut per_head, normed));
-        }
-        let heads = tape.transpose(&per_head);
-        tape.release(per_head);
-        heads
     }
 
     fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
@@ -300,32 +262,18 @@ impl LlamaModel {
     }
 }
 
-#[derive(Clone, Copy)]
-enum Head<'a> {
-    Query(&'a Layer),
-    Key(&'a Layer),
-    Value,
-}
-
 impl Layer {
     fn register(tape: &mut Tape, config: &LlamaLike, dtype: DType, index: u64) -> Self {
-        let LlamaLike { hidden, intermediate, head_dim, .. } = *config;
-        let (q_width, kv_width) = (config.heads * head_dim, config.kv_heads * head_dim);
-        let path = format!("model.layers.{index}");
-        let linear = |tape: &mut Tape, module: &str, sizes: [u64; 2], bias: bool| {
-            Linear::register(tape, &format!("{path}.self_attn.{module}"), sizes, bias, dtype)
+        let LlamaLike { hidden, intermediate, .. } = *config;
+        let layer = format!("model.layers.{index}");
+        let path = format!("{layer}.self_attn");
+        let attention = match &config.latent {
+            Some(latent) => {
+                SelfAttention::Latent(LatentAttention::register(tape, &path, config, latent, dtype))
+            }
+            None => SelfAttention::Heads(Heads::register(tape, &path, config, dtype)),
         };
-        let vector = |tape: &mut Tape, module: &str, size: u64| {
-            parameter(tape, format!("{path}.{module}.weight"), [size], dtype)
-        };
-        let q_proj = linear(tape, "q_proj", [q_width, hidden], config.qkv_bias);
-        let k_proj = linear(tape, "k_proj", [kv_width, hidden], config.qkv_bias);
-        let v_proj = linear(tape, "v_proj", [kv_width, hidden], config.qkv_bias);
-        let o_proj = linear(tape, "o_proj", [hidden, q_width], config.output_bias);
-        let qk_norm = config.qk_norm.then(|| {
-            ["q_norm", "k_norm"].map(|m| vector(tape, &format!("self_attn.{m}"), head_dim))
-        });
-        let path = format!("{path}.mlp");
+        let path = format!("{layer}.mlp");
         let experts = config.experts.as_ref().filter(|experts| experts.first_layer <= index);
         let mlp = match experts {
             Some(experts) => {
@@ -336,9 +284,9 @@ impl Layer {
                 FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
             }
         };
-        let input_norm = vector(tape, "input_layernorm", hidden);
-        let post_norm = vector(tape, "post_attention_layernorm", hidden);
-        Self { q_proj, k_proj, v_proj, o_proj, qk_norm, mlp, input_norm, post_norm }
+        let [input_norm, post_norm] = ["input_layernorm", "post_attention_layernorm"]
+            .map(|module| parameter(tape, format!("{layer}.{module}.weight"), [hidden], dtype));
+        Self { attention, mlp, input_norm, post_norm }
     }
 }
 

@@ -6,8 +6,10 @@
 mod attention;
 mod experts;
 mod gpt2;
+mod heads;
 mod llama;
 mod mask;
+mod mla;
 mod mlp;
 mod rotary;
 

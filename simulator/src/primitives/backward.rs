@@ -97,6 +97,7 @@ fn apply(
     match rule {
         Backward::Pass => one(tape.share(grad)),
         Backward::Add { .. } => add(tape, grad, context.edges),
+        Backward::Sub { .. } => subtract(tape, grad, context.edges),
         Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
         Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
         Backward::Square => square(tape, grad, context),
@@ -106,7 +107,10 @@ fn apply(
         Backward::Reshape { input } => reshape(tape, grad, input),
         Backward::Transpose => transpose(tape, grad),
         Backward::Slice { input } => slice(tape, grad, input),
-        Backward::Cat => cat(tape, grad, context),
+        Backward::Cat { sizes } => cat(tape, grad, sizes, context),
+        Backward::CopySlices { base, source, dtype } => {
+            copy_slices(tape, grad, [base, source], dtype, context.edges)
+        }
         Backward::Linear(product) => linear(tape, grad, &product, context),
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
@@ -142,6 +146,14 @@ fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
         | Backward::Div { inputs, dtypes } => {
             for (i, output) in raw.iter_mut().enumerate().take(2) {
                 *output = output.take().map(|grad| fit(tape, grad, inputs[i], dtypes[i]));
+            }
+        }
+        Backward::Sub { dtypes } => {
+            for (output, dtype) in raw.iter_mut().zip(dtypes) {
+                *output = output.take().map(|grad| {
+                    let shape = grad.shape;
+                    fit(tape, grad, shape, dtype)
+                });
             }
         }
         Backward::Linear(Product { outer, bias: true, .. }) => {
@@ -185,6 +197,55 @@ fn add(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
         if edges[i].wanted() {
             outputs[i] = Some(tape.share(grad));
         }
+    }
+    outputs
+}
+
+/// `-grad` for what was subtracted, then the gradient itself.
+fn subtract(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    if edges[1].wanted() {
+        outputs[1] = Some(tape.elementwise(Prim::Neg, &[grad], grad.dtype));
+    }
+    if edges[0].wanted() {
+        outputs[0] = Some(tape.share(grad));
+    }
+    outputs
+}
+
+/// A copy of the gradient for the base, and of its slice for the source; the base's slice becomes zeros.
+///
+/// Source: `CopySlices::apply_impl` (`torch/csrc/autograd/functions/tensor.cpp`) around `CopyBackwards`.
+fn copy_slices(
+    tape: &mut Tape,
+    grad: &Tensor,
+    [base, source]: [Shape; 2],
+    dtype: DType,
+    edges: [Edge; 3],
+) -> Gradients {
+    let strided = |tape: &mut Tape, out: &Tensor| {
+        tape.run(Prim::Copy, pointwise(Pointwise::Strided, grad.dtype, 2 * out.bytes()));
+    };
+    let result = tape.empty(base, grad.dtype, Prim::Copy);
+    strided(tape, &result);
+    let slice = tape.empty(source, grad.dtype, Prim::Copy);
+    strided(tape, &slice);
+    let zeros = edges[0].wanted().then(|| tape.empty(source, grad.dtype, Prim::Copy));
+    let mut outputs = NONE;
+    outputs[1] = edges[1].wanted().then(|| {
+        if slice.dtype == dtype {
+            tape.share(&slice)
+        } else {
+            tape.elementwise(Prim::Copy, &[&slice], dtype)
+        }
+    });
+    tape.release(slice);
+    if let Some(zeros) = zeros {
+        strided(tape, &zeros);
+        tape.release(zeros);
+        outputs[0] = Some(result);
+    } else {
+        tape.release(result);
     }
     outputs
 }
@@ -274,15 +335,15 @@ fn slice(tape: &mut Tape, grad: &Tensor, input: Shape) -> Gradients {
     one(result)
 }
 
-/// Views of the gradient's halves.
-fn cat(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
+/// Views of the gradient's parts.
+fn cat(tape: &mut Tape, grad: &Tensor, sizes: [u64; 2], context: Context) -> Gradients {
     let mut outputs = NONE;
-    for (output, edge) in outputs.iter_mut().zip(context.edges).take(2) {
+    for ((output, edge), size) in outputs.iter_mut().zip(context.edges).zip(sizes) {
         if edge.wanted() {
-            let mut half = tape.share(grad);
-            half.shape = grad.shape.with_last(grad.shape.last() / 2);
-            half.view = true;
-            *output = Some(half);
+            let mut part = tape.share(grad);
+            part.shape = grad.shape.with_last(size);
+            part.view = true;
+            *output = Some(part);
         }
     }
     outputs

@@ -27,6 +27,14 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// `a - b` of the same shape.
+    pub fn sub(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
+        let rule = Backward::Sub { dtypes: [a.dtype, b.dtype] };
+        let node = self.records(&[a, b]).then(|| self.begin_node(Prim::Add, rule, &[a, b]));
+        let out = self.elementwise(Prim::Add, &[a, b], a.dtype.promote(b.dtype));
+        self.with_node(out, node)
+    }
+
     /// `a * b`.
     pub fn mul(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         let node = self.records(&[a, b]).then(|| {

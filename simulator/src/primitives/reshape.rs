@@ -70,13 +70,42 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    /// `cat((a, b), dim=-1)`: contiguous.
+    /// `cat((a, b), dim=-1)`: contiguous. Autocast casts to the wider of two types first.
     pub fn cat_last(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
-        let node =
-            self.records(&[a, b]).then(|| self.begin_node(Prim::Cat, Backward::Cat, &[a, b]));
-        let shape = a.shape.with_last(a.shape.last() + b.shape.last());
-        let out = self.empty(shape, a.dtype, Prim::Cat);
-        self.run(Prim::Cat, pointwise(Pointwise::Strided, a.dtype, 2 * out.bytes()));
+        let dtype = a.dtype.promote(b.dtype);
+        let (a, b) = (self.cast(a, dtype), self.cast(b, dtype));
+        let sizes = [a.shape.last(), b.shape.last()];
+        let rule = Backward::Cat { sizes };
+        let node = self.records(&[&a, &b]).then(|| self.begin_node(Prim::Cat, rule, &[&a, &b]));
+        let shape = a.shape.with_last(sizes[0] + sizes[1]);
+        let out = self.empty(shape, dtype, Prim::Cat);
+        self.run(Prim::Cat, pointwise(Pointwise::Strided, dtype, 2 * out.bytes()));
+        self.release(a);
+        self.release(b);
+        self.with_node(out, node)
+    }
+
+    /// `base[..., start..end].copy_(source)`: the base is changed in place.
+    pub fn copy_into(&mut self, base: Tensor, source: &Tensor) -> Tensor {
+        let node = self.records(&[&base, source]).then(|| {
+            let (shape, dtype) = (source.shape, source.dtype);
+            let rule = Backward::CopySlices { base: base.shape, source: shape, dtype };
+            self.begin_node(Prim::Copy, rule, &[&base, source])
+        });
+        self.run(Prim::Copy, pointwise(Pointwise::Strided, base.dtype, 2 * source.bytes()));
+        self.with_node(base, node)
+    }
+
+    /// `x.expand(-1, heads, -1, -1)` of one head: a view, whose gradient is summed over the heads.
+    pub fn expand_heads(&mut self, x: &Tensor, heads: u64) -> Tensor {
+        let [batch, _, tokens, dim] = four(x);
+        let rule = Backward::RepeatKv { input: x.shape, groups: heads };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::View, rule, &[x]));
+        self.host(HostWork::View);
+        let mut out = self.share(x);
+        out.shape = Shape::new([batch, heads, tokens, dim]);
+        out.layout = Layout::Strided;
+        out.view = true;
         self.with_node(out, node)
     }
 

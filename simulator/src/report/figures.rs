@@ -42,7 +42,7 @@ fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
     figure("parameters", value, "1", [formula, substituted, source])
 }
 
-fn weight_dtype(scenario: &ValidScenario) -> DType {
+pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
     match scenario.document().precision {
         Precision::Bf16 => DType::BF16,
         Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,

@@ -24,11 +24,12 @@ pub fn engine() -> Engine {
 /// Facts of the model.
 pub fn model_facts(scenario: &ValidScenario, parameters: u64) -> ModelFacts {
     let family = scenario.family();
+    let weight_bytes = figures::weight_dtype(scenario).bytes();
     ModelFacts {
         name: scenario.model_name().to_owned(),
         class: family.class().to_owned(),
         parameters,
-        buffer_bytes: Bytes::new(family.buffers().iter().sum()),
+        buffer_bytes: Bytes::new(family.buffers(weight_bytes).iter().sum()),
         layers: family.layers(),
     }
 }

@@ -13,7 +13,7 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Data, Experts, Family, Gpt2, LlamaLike, Positions, Router,
+    Activation, Architecture, Data, Experts, Family, Gpt2, Latent, LlamaLike, Positions, Router,
     SlidingWindow, Task,
 };
 pub use presets::{Preset, presets};

@@ -25,6 +25,7 @@ impl Word for ModelKind {
         (Self::Qwen3Moe.word(), Self::Qwen3Moe),
         (Self::Mistral.word(), Self::Mistral),
         (Self::Mixtral.word(), Self::Mixtral),
+        (Self::DeepseekV3.word(), Self::DeepseekV3),
         (Self::Gpt2.word(), Self::Gpt2),
     ];
 }

@@ -158,6 +158,20 @@ pub enum Backward {
         /// Element types of the inputs.
         dtypes: [DType; 2],
     },
+    /// Difference of two tensors of the same shape.
+    Sub {
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// `base[..., a..b].copy_(source)`.
+    CopySlices {
+        /// Shape of the base.
+        base: Shape,
+        /// Shape of the source.
+        source: Shape,
+        /// The source's dtype.
+        dtype: DType,
+    },
     /// Product of two tensors; gradients are reduced to broadcast inputs.
     Mul {
         /// Shapes of the inputs.
@@ -194,8 +208,11 @@ pub enum Backward {
         input: Shape,
     },
     /// `cat` along the last dimension: views of the gradient.
-    Cat,
-    /// `split` into equal parts along the last dimension: the gradients are concatenated.
+    Cat {
+        /// Innermost sizes of the inputs.
+        sizes: [u64; 2],
+    },
+    /// `split` into parts along the last dimension: the gradients are concatenated.
     Split {
         /// Shape of the input.
         input: Shape,
@@ -343,8 +360,10 @@ pub struct Attention {
     pub kv_heads: u64,
     /// Tokens per sequence.
     pub tokens: u64,
-    /// Elements per head.
+    /// Elements per query and key head.
     pub head_dim: u64,
+    /// Elements per value head.
+    pub value_dim: u64,
 }
 
 /// Most tensors that one node saves: mask, key, query, value and four results of attention.

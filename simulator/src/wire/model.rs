@@ -10,6 +10,9 @@ use super::hardware::Provenance;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
+    /// `DeepseekV3ForCausalLM`.
+    #[serde(rename = "deepseek_v3")]
+    DeepseekV3,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `LlamaForCausalLM`.
@@ -28,19 +31,21 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
         Self::Qwen3Moe,
         Self::Mistral,
         Self::Mixtral,
+        Self::DeepseekV3,
         Self::Gpt2,
     ];
 
     /// The transformers class.
     pub const fn class(self) -> &'static str {
         match self {
+            Self::DeepseekV3 => "DeepseekV3ForCausalLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
@@ -54,6 +59,7 @@ impl ModelKind {
     /// The word in files (transformers' `model_type`).
     pub const fn word(self) -> &'static str {
         match self {
+            Self::DeepseekV3 => "deepseek_v3",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",

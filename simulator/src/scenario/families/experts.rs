@@ -4,6 +4,7 @@ use core::ops::RangeInclusive;
 
 use serde_json::Value;
 
+use super::{either, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::type_fault;
 use crate::scenario::limits;
@@ -69,13 +70,44 @@ impl Experts {
     }
 }
 
-/// Source: transformers 5.17, `models/{mixtral,qwen3_moe}/configuration_*.py`.
+/// `DeepseekV3Config`.
+fn read_grouped(table: &mut Table<'_>, faults: &mut Faults) -> Option<Experts> {
+    let count = counts(table, ["n_routed_experts", "num_local_experts"], 256, faults);
+    let top_k = table.integer_or("num_experts_per_tok", EXPERTS_PER_TOKEN, 8, faults);
+    let width = table.integer_or("moe_intermediate_size", limits::WIDTH, 2_048, faults);
+    let shared = table.integer_or("n_shared_experts", EXPERTS_PER_TOKEN, 1, faults);
+    let groups = table.integer_or("n_group", EXPERTS_PER_TOKEN, 8, faults);
+    let top_groups = table.integer_or("topk_group", EXPERTS_PER_TOKEN, 4, faults);
+    let normalized = table.flag_or("norm_topk_prob", true, faults);
+    let layers = 0..=*limits::LAYERS.end();
+    let first_layer = table.integer_or("first_k_dense_replace", layers, 3, faults);
+    let (count, top_k, groups, top_groups) = (count?, top_k?, groups?, top_groups?);
+    must_divide(table, ("n_group", groups), ("n_routed_experts", count), faults);
+    at_most(table, ("topk_group", top_groups), groups, faults);
+    at_most(table, ("num_experts_per_tok", top_k), count, faults);
+    // The score of a group is the sum of its two best.
+    at_most(table, ("n_group", groups), count / 2, faults);
+    let width = width?;
+    Some(Experts {
+        count,
+        top_k,
+        intermediate: width,
+        shared: Some(width * shared?),
+        first_layer: first_layer?,
+        router: Router::Grouped { groups, top_groups, normalized: normalized? },
+    })
+}
+
+/// Source: transformers 5.17, `models/{mixtral,qwen3_moe,deepseek_v3}/configuration_*.py`.
 pub(super) fn read(
     kind: ModelKind,
     intermediate: u64,
     table: &mut Table<'_>,
     faults: &mut Faults,
 ) -> Option<Experts> {
+    if kind == ModelKind::DeepseekV3 {
+        return read_grouped(table, faults);
+    }
     let mixtral = kind == ModelKind::Mixtral;
     let count = if mixtral { 8 } else { 128 };
     let count = counts(table, ["num_local_experts", "num_experts"], count, faults);
@@ -121,7 +153,7 @@ pub(super) fn counts(
     default: u64,
     faults: &mut Faults,
 ) -> Option<u64> {
-    super::either(table, names, EXPERTS, default, faults)
+    either(table, names, EXPERTS, default, faults)
 }
 
 /// A token goes to no more experts than there are.

@@ -1,9 +1,10 @@
 //! `LlamaForCausalLM` and the classes written like it: RMS norms, rotary positions, a gated MLP or
-//! experts, grouped heads, with Mistral's and Qwen's differences.
+//! experts, grouped heads or latent ones, with the differences of Mistral, Qwen and DeepSeek.
 
 use serde_json::Value;
 
-use super::experts::{self, Experts};
+use super::experts::{self, Experts, Router};
+use super::latent::{self, Latent};
 use super::{Activation, Family, Positions, activation, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::{choice_fault, type_fault};
@@ -11,7 +12,7 @@ use crate::scenario::limits;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
 /// `LlamaForCausalLM`, `MistralForCausalLM`, `MixtralForCausalLM`, `Qwen2ForCausalLM`,
-/// `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`.
+/// `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`, `DeepseekV3ForCausalLM`.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct LlamaLike {
@@ -27,7 +28,7 @@ pub struct LlamaLike {
     pub heads: u64,
     /// `num_key_value_heads`.
     pub kv_heads: u64,
-    /// `head_dim`.
+    /// Elements of a query and of a key head: `head_dim`.
     pub head_dim: u64,
     /// `vocab_size`.
     pub vocab: u64,
@@ -43,6 +44,8 @@ pub struct LlamaLike {
     pub qk_norm: bool,
     /// Layers from this one on attend within a window, when the class uses one.
     pub sliding_window: Option<SlidingWindow>,
+    /// Keys and values out of a latent vector.
+    pub latent: Option<Latent>,
     /// Mixtures in place of MLPs.
     pub experts: Option<Experts>,
     /// `hidden_act`.
@@ -117,9 +120,14 @@ impl Family for LlamaLike {
         self.tied
     }
 
-    /// Rotary frequencies and their copy, fp32.
-    fn buffers(&self) -> Vec<u64> {
-        vec![self.head_dim / 2 * 4; 2]
+    /// Rotary frequencies and their copy, fp32; the grouped router's correction of scores.
+    fn buffers(&self, weight_bytes: u64) -> Vec<u64> {
+        let mut buffers = vec![self.rotary_dim() / 2 * 4; 2];
+        if let Some(Experts { count, router: Router::Grouped { .. }, .. }) = &self.experts {
+            let [_, mixtures] = self.layer_kinds();
+            buffers.extend((0..mixtures).map(|_| count * weight_bytes));
+        }
+        buffers
     }
 
     /// ```text
@@ -131,9 +139,14 @@ impl Family for LlamaLike {
         let [h, f, d] = [self.hidden, self.intermediate, self.head_dim].map(u128::from);
         let [layers, vocab] = [self.layers, self.vocab].map(u128::from);
         let [q, kv] = [self.heads, self.kv_heads].map(|heads| u128::from(heads) * d);
-        let attention = linear(h, q, self.qkv_bias)
-            + 2 * linear(h, kv, self.qkv_bias)
-            + linear(q, h, self.output_bias);
+        let attention = match &self.latent {
+            Some(latent) => latent.parameters(h, u128::from(self.heads), self.qkv_bias),
+            None => {
+                linear(h, q, self.qkv_bias)
+                    + 2 * linear(h, kv, self.qkv_bias)
+                    + linear(q, h, self.output_bias)
+            }
+        };
         let mlp = 2 * linear(h, f, self.mlp_bias) + linear(f, h, self.mlp_bias);
         let norms = 2 * h + if self.qk_norm { 2 * d } else { 0 };
         let head = if self.tied { 0 } else { vocab * h };
@@ -146,26 +159,39 @@ impl Family for LlamaLike {
     fn parameters_formula(&self) -> [String; 2] {
         let Self { vocab, hidden, layers, heads, kv_heads, head_dim, intermediate, tied, .. } =
             self;
-        if let Some(experts) = &self.experts {
-            let Experts { count, intermediate: width, .. } = experts;
-            let [plain, mixtures] = self.layer_kinds();
-            return [
-                "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + norms) + L_p·3h·f + L_e·(E·h + 3h·E·f_e) + h"
-                    .to_owned(),
-                format!(
-                    "V={vocab}, h={hidden}, L={layers}, n={heads}, n_kv={kv_heads}, d={head_dim}, \
-                     L_p={plain}, f={intermediate}, L_e={mixtures}, E={count}, f_e={width}, \
-                     tied={tied}"
-                ),
-            ];
-        }
+        let (attention, widths) = match &self.latent {
+            None => ("h·d·(2n + 2n_kv)", format!("n_kv={kv_heads}, d={head_dim}")),
+            Some(latent) => latent.formula(),
+        };
+        let (mlp, mixtures, experts) = match &self.experts {
+            None => (" + 3h·f", "", String::new()),
+            Some(experts) => {
+                let [plain, mixtures] = self.layer_kinds();
+                let Experts { count, intermediate, shared, .. } = experts;
+                let shared = shared.unwrap_or(0);
+                (
+                    "",
+                    " + L_p·3h·f + L_e·(E·h + 3h·(E·f_e + f_s))",
+                    format!(
+                        ", L_p={plain}, L_e={mixtures}, E={count}, f_e={intermediate}, f_s={shared}"
+                    ),
+                )
+            }
+        };
         [
-            "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + 3h·f + biases + norms) + h".to_owned(),
+            format!("V·h·(1 or 2) + L·({attention}{mlp} + biases + norms){mixtures} + h"),
             format!(
-                "V={vocab}, h={hidden}, L={layers}, n={heads}, n_kv={kv_heads}, d={head_dim}, \
-                 f={intermediate}, tied={tied}"
+                "V={vocab}, h={hidden}, L={layers}, n={heads}, {widths}, f={intermediate}{experts}, \
+                 tied={tied}"
             ),
         ]
+    }
+}
+
+impl LlamaLike {
+    /// Elements of a head that carry rotary positions.
+    pub fn rotary_dim(&self) -> u64 {
+        self.latent.as_ref().map_or(self.head_dim, |latent| latent.rotary_dim)
     }
 }
 
@@ -175,6 +201,7 @@ struct Defaults {
     hidden: u64,
     layers: u64,
     intermediate: u64,
+    heads: u64,
     /// `None`: as many as attention heads.
     kv_heads: Option<u64>,
     /// `None`: hidden size over attention heads.
@@ -189,6 +216,7 @@ const fn defaults(kind: ModelKind) -> Defaults {
             hidden: 4_096,
             layers: 32,
             intermediate: 14_336,
+            heads: 32,
             kv_heads: Some(8),
             head_dim: None,
             positions: 131_072,
@@ -198,6 +226,7 @@ const fn defaults(kind: ModelKind) -> Defaults {
             hidden: 4_096,
             layers: 32,
             intermediate: 22_016,
+            heads: 32,
             kv_heads: Some(32),
             head_dim: None,
             positions: 32_768,
@@ -207,6 +236,7 @@ const fn defaults(kind: ModelKind) -> Defaults {
             hidden: 4_096,
             layers: 32,
             intermediate: 22_016,
+            heads: 32,
             kv_heads: Some(32),
             head_dim: Some(128),
             positions: 32_768,
@@ -216,15 +246,27 @@ const fn defaults(kind: ModelKind) -> Defaults {
             hidden: 2_048,
             layers: 24,
             intermediate: 6_144,
+            heads: 32,
             kv_heads: Some(4),
             head_dim: None,
             positions: 32_768,
+        },
+        ModelKind::DeepseekV3 => Defaults {
+            vocab: 129_280,
+            hidden: 7_168,
+            layers: 61,
+            intermediate: 18_432,
+            heads: 128,
+            kv_heads: Some(128),
+            head_dim: None,
+            positions: 4_096,
         },
         _ => Defaults {
             vocab: 32_000,
             hidden: 4_096,
             layers: 32,
             intermediate: 11_008,
+            heads: 32,
             kv_heads: None,
             head_dim: None,
             positions: 2_048,
@@ -245,7 +287,14 @@ pub(super) fn read(
     let layers = table.integer_or("num_hidden_layers", limits::LAYERS, default.layers, faults);
     let positions =
         table.integer_or("max_position_embeddings", limits::POSITIONS, default.positions, faults);
-    let heads = head_counts(kind, table, faults);
+    let latent = match kind {
+        ModelKind::DeepseekV3 => Some(latent::read(table, faults)?),
+        _ => None,
+    };
+    let heads = match &latent {
+        Some(latent) => latent_heads(latent, table, faults),
+        None => head_counts(kind, table, faults),
+    };
     let biases = biases(kind, table, faults);
     let activation = activation(table, "hidden_act", Activation::Silu, faults);
     let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.0, faults);
@@ -258,7 +307,7 @@ pub(super) fn read(
         _ => None,
     };
     let experts = match kind {
-        ModelKind::Mixtral | ModelKind::Qwen3Moe => {
+        ModelKind::DeepseekV3 | ModelKind::Mixtral | ModelKind::Qwen3Moe => {
             Some(experts::read(kind, intermediate?, table, faults)?)
         }
         _ => None,
@@ -279,6 +328,7 @@ pub(super) fn read(
         mlp_bias: biases.mlp,
         qk_norm: matches!(kind, ModelKind::Qwen3 | ModelKind::Qwen3Moe),
         sliding_window,
+        latent,
         experts,
         activation: activation?,
         attention_dropout: attention_dropout?,
@@ -296,7 +346,7 @@ struct HeadCounts {
 fn head_counts(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option<HeadCounts> {
     let default = defaults(kind);
     let hidden = table.integer_or("hidden_size", limits::WIDTH, default.hidden, faults);
-    let heads = table.integer_or("num_attention_heads", limits::HEADS, 32, faults);
+    let heads = table.integer_or("num_attention_heads", limits::HEADS, default.heads, faults);
     // Absent means the class's default; null always means "as many as attention heads".
     let absent = table.raw("num_key_value_heads").is_none();
     let fallback = default.kv_heads.filter(|_| absent).or(heads).unwrap_or(1);
@@ -324,6 +374,25 @@ fn head_counts(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> O
     Some(HeadCounts { hidden, heads, kv_heads, head_dim })
 }
 
+/// Every head of latent attention has its own key and value.
+fn latent_heads(latent: &Latent, table: &mut Table<'_>, faults: &mut Faults) -> Option<HeadCounts> {
+    let default = defaults(ModelKind::DeepseekV3);
+    let hidden = table.integer_or("hidden_size", limits::WIDTH, default.hidden, faults);
+    let heads = table.integer_or("num_attention_heads", limits::HEADS, default.heads, faults);
+    let absent = table.raw("num_key_value_heads").is_none();
+    let fallback = default.kv_heads.filter(|_| absent).or(heads).unwrap_or(1);
+    let kv_heads = table.integer_or("num_key_value_heads", limits::HEADS, fallback, faults);
+    let (hidden, heads, kv_heads) = (hidden?, heads?, kv_heads?);
+    if kv_heads != heads {
+        let path = table.path("num_key_value_heads");
+        let message = format!("latent attention has as many key heads as query heads ({heads})");
+        let fault = Fault::new(path.clone(), Rule::Conflict, message);
+        let fault = fault.arguments([kv_heads.to_string(), heads.to_string()]);
+        faults.push(fault.mend(path, heads));
+    }
+    Some(HeadCounts { hidden, heads, kv_heads, head_dim: latent.head_dim() })
+}
+
 struct Biases {
     qkv: bool,
     output: bool,
@@ -337,7 +406,7 @@ fn biases(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option
             let mlp = table.flag_or("mlp_bias", false, faults);
             Biases { qkv: attention?, output: attention?, mlp: mlp? }
         }
-        ModelKind::Qwen3 | ModelKind::Qwen3Moe => {
+        ModelKind::DeepseekV3 | ModelKind::Qwen3 | ModelKind::Qwen3Moe => {
             let attention = table.flag_or("attention_bias", false, faults)?;
             Biases { qkv: attention, output: attention, mlp: false }
         }

@@ -4,10 +4,12 @@
 mod experts;
 mod fields;
 mod gpt2;
+mod latent;
 mod llama;
 
 pub use experts::{Experts, Router};
 pub use gpt2::Gpt2;
+pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 
 use fields::{activation, either, must_divide};
@@ -33,7 +35,8 @@ impl Architecture {
     ) -> Option<Self> {
         match kind {
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
-            ModelKind::Llama
+            ModelKind::DeepseekV3
+            | ModelKind::Llama
             | ModelKind::Mistral
             | ModelKind::Mixtral
             | ModelKind::Qwen2
@@ -113,9 +116,10 @@ pub trait Family: core::fmt::Debug {
     /// Whether the output projection is the embedding.
     fn tied(&self) -> bool;
 
-    /// Bytes of each buffer that construction leaves beside the parameters, in their order. The first
-    /// half are the model's own.
-    fn buffers(&self) -> Vec<u64> {
+    /// Bytes of each buffer that construction leaves beside the parameters, whose elements have
+    /// `weight_bytes` each.
+    fn buffers(&self, weight_bytes: u64) -> Vec<u64> {
+        let _ = weight_bytes;
         Vec::new()
     }
 
