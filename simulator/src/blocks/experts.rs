@@ -8,6 +8,7 @@
 use crate::scenario::{Activation, Experts, Router};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
+use crate::wire::timeline::Category;
 
 use super::llama::activate;
 use super::mlp::Mlp;
@@ -50,6 +51,11 @@ impl Mixture {
         let gate_up_proj = experts(tape, "gate_up_proj", [2 * intermediate, hidden]);
         let down_proj = experts(tape, "down_proj", [hidden, intermediate]);
         let gate = before.unwrap_or_else(|| register_gate(tape));
+        if let Router::Grouped { .. } = router {
+            // `e_score_correction_bias`.
+            let buffer = tape.allocate(count * dtype.bytes(), Prim::Parameter);
+            tape.categorise(buffer, Category::Weights);
+        }
         let shared = config.shared.map(|width| {
             Mlp::register(tape, &format!("{path}.shared_experts"), [hidden, width], false, dtype)
         });
@@ -170,7 +176,7 @@ impl Mixture {
 
     /// The best experts of each token within its best groups; with them what lives until the router
     /// returns, in the order in which it dies.
-    fn choose(&self, tape: &mut Tape, scores: &Tensor, config: &Experts) -> (Tensor, [Tensor; 7]) {
+    fn choose(&self, tape: &mut Tape, scores: &Tensor, config: &Experts) -> (Tensor, Vec<Tensor>) {
         let Router::Grouped { groups, top_groups, .. } = config.router else {
             unreachable!("groups are of a grouped router")
         };
@@ -181,6 +187,7 @@ impl Mixture {
         let grouped = tape.view(&biased, by_group);
         let [best_two, places] = tape.topk(&grouped, 2);
         tape.release(grouped);
+        let places = held_by_node(tape, places);
         let group_scores = tape.helper(Shape::new([tokens, groups]), dtype, Prim::Sum);
         tape.release(best_two);
         let [values, group_idx] = tape.topk(&group_scores, top_groups);
@@ -191,10 +198,13 @@ impl Mixture {
         let others = tape.helper(scores.shape, DType::Bool, Prim::Mask);
         tape.release(chosen);
         let masked = tape.helper(scores.shape, dtype, Prim::MaskedFill);
+        let others = held_by_node(tape, others);
         tape.release(biased);
         let [values, experts] = tape.topk(&masked, config.top_k);
         tape.release(values);
-        (experts, [others, masked, places, group_scores, group_idx, group_mask, score_mask])
+        let names = [others, Some(masked), places, Some(group_scores), Some(group_idx)];
+        let names = names.into_iter().flatten().chain([group_mask, score_mask]);
+        (experts, names.collect())
     }
 
     /// `grouped_mm_experts_forward`: rows sorted by expert, two grouped products, rows put back and
@@ -285,4 +295,13 @@ fn restore(
     let sum = tape.sum_second(&by_token);
     tape.release(by_token);
     (sum, [in_order, inverse])
+}
+
+/// A tensor without a name that a node keeps, while nodes keep anything.
+fn held_by_node(tape: &mut Tape, tensor: Tensor) -> Option<Tensor> {
+    if tape.holds_saved() {
+        return Some(tensor);
+    }
+    tape.release(tensor);
+    None
 }

@@ -107,7 +107,7 @@ fn apply(
         Backward::Reshape { input } => reshape(tape, grad, input),
         Backward::Transpose => transpose(tape, grad),
         Backward::Slice { input } => slice(tape, grad, input),
-        Backward::Cat { sizes } => cat(tape, grad, sizes, context),
+        Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
         Backward::CopySlices { base, source, dtype } => {
             copy_slices(tape, grad, [base, source], dtype, context.edges)
         }
@@ -120,8 +120,8 @@ fn apply(
         }
         Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
         Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
-        Backward::Expand { input } => one(expand(tape, grad, input)),
-        Backward::Div { .. } => div(tape, grad, context.edges),
+        Backward::Expand { input, .. } => one(expand(tape, grad, input)),
+        Backward::Div { dtypes, .. } => div(tape, grad, dtypes, context.edges),
         Backward::Grouped(size) => tape.grouped_gradients(grad, &size, context.edges),
         Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
@@ -148,13 +148,13 @@ fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
                 *output = output.take().map(|grad| fit(tape, grad, inputs[i], dtypes[i]));
             }
         }
-        Backward::Sub { dtypes } => {
+        Backward::Sub { dtypes } | Backward::Cat { dtypes, .. } => {
             for (output, dtype) in raw.iter_mut().zip(dtypes) {
-                *output = output.take().map(|grad| {
-                    let shape = grad.shape;
-                    fit(tape, grad, shape, dtype)
-                });
+                *output = output.take().map(|grad| in_dtype(tape, grad, dtype));
             }
+        }
+        Backward::Expand { dtype, .. } => {
+            raw[0] = raw[0].take().map(|grad| in_dtype(tape, grad, dtype));
         }
         Backward::Linear(Product { outer, bias: true, .. }) => {
             raw[2] = raw[2].take().map(|grad| {
@@ -169,11 +169,15 @@ fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
 
 fn fit(tape: &mut Tape, grad: Tensor, shape: Shape, dtype: DType) -> Tensor {
     let reduced = reduce_to(tape, grad, shape);
-    if reduced.dtype == dtype {
-        return reduced;
+    in_dtype(tape, reduced, dtype)
+}
+
+fn in_dtype(tape: &mut Tape, grad: Tensor, dtype: DType) -> Tensor {
+    if grad.dtype == dtype {
+        return grad;
     }
-    let cast = tape.elementwise(Prim::Copy, &[&reduced], dtype);
-    tape.release(reduced);
+    let cast = tape.elementwise(Prim::Copy, &[&grad], dtype);
+    tape.release(grad);
     cast
 }
 
@@ -263,19 +267,21 @@ fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> 
 }
 
 /// `-grad * ((self / other) / other)` for the divisor, then `grad / other`.
-fn div(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+fn div(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> Gradients {
     let mut outputs = NONE;
+    let wide = dtypes[0].promote(dtypes[1]);
     if edges[1].wanted() {
+        // C++ makes the right operand of the product first.
+        let quotient = tape.elementwise(Prim::Div, &[grad], wide);
+        let twice = tape.elementwise(Prim::Div, &[grad], wide);
         let negated = tape.elementwise(Prim::Neg, &[grad], grad.dtype);
-        let quotient = tape.elementwise(Prim::Div, &[grad], grad.dtype);
-        let twice = tape.elementwise(Prim::Div, &[grad], grad.dtype);
-        outputs[1] = Some(tape.elementwise(Prim::Mul, &[&negated, &twice], grad.dtype));
-        for tensor in [twice, quotient, negated] {
+        outputs[1] = Some(tape.elementwise(Prim::Mul, &[&negated, &twice], wide));
+        for tensor in [negated, twice, quotient] {
             tape.release(tensor);
         }
     }
     if edges[0].wanted() {
-        outputs[0] = Some(tape.elementwise(Prim::Div, &[grad], grad.dtype));
+        outputs[0] = Some(tape.elementwise(Prim::Div, &[grad], wide));
     }
     outputs
 }

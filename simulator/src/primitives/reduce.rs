@@ -92,20 +92,22 @@ impl Tape {
         out
     }
 
-    /// `x.sum(dim=-1, keepdim=True)`.
+    /// `x.sum(dim=-1, keepdim=True)`, which autocast asks for in fp32.
     pub fn sum_each_row(&mut self, x: &Tensor) -> Tensor {
-        let rule = Backward::Expand { input: x.shape };
+        let rule = Backward::Expand { input: x.shape, dtype: x.dtype };
         let node = self.records(&[x]).then(|| self.begin_node(Prim::Sum, rule, &[x]));
-        let out = self.sum_last(x, x.dtype);
+        let dtype = if self.autocast().is_some() { DType::F32 } else { x.dtype };
+        let out = self.sum_last(x, dtype);
         self.with_node(out, node)
     }
 
-    /// `x.sum(dim=1)` of `[rows, terms, columns]` with few terms.
+    /// `x.sum(dim=1)` of `[rows, terms, columns]` with few terms, under autocast in fp32.
     pub fn sum_second(&mut self, x: &Tensor) -> Tensor {
         let [rows, _, columns] = three(x);
-        let rule = Backward::Expand { input: x.shape };
+        let rule = Backward::Expand { input: x.shape, dtype: x.dtype };
         let node = self.records(&[x]).then(|| self.begin_node(Prim::Sum, rule, &[x]));
-        let out = self.empty(Shape::new([rows, columns]), x.dtype, Prim::Sum);
+        let dtype = if self.autocast().is_some() { DType::F32 } else { x.dtype };
+        let out = self.empty(Shape::new([rows, columns]), dtype, Prim::Sum);
         let bytes = x.bytes() + out.bytes();
         self.run(Prim::Sum, reduction(Reduce::First, &x.shape, x.dtype, bytes));
         self.with_node(out, node)

@@ -70,18 +70,14 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    /// `cat((a, b), dim=-1)`: contiguous. Autocast casts to the wider of two types first.
+    /// `cat((a, b), dim=-1)`: contiguous, in the wider of two types.
     pub fn cat_last(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
-        let dtype = a.dtype.promote(b.dtype);
-        let (a, b) = (self.cast(a, dtype), self.cast(b, dtype));
         let sizes = [a.shape.last(), b.shape.last()];
-        let rule = Backward::Cat { sizes };
-        let node = self.records(&[&a, &b]).then(|| self.begin_node(Prim::Cat, rule, &[&a, &b]));
+        let rule = Backward::Cat { sizes, dtypes: [a.dtype, b.dtype] };
+        let node = self.records(&[a, b]).then(|| self.begin_node(Prim::Cat, rule, &[a, b]));
         let shape = a.shape.with_last(sizes[0] + sizes[1]);
-        let out = self.empty(shape, dtype, Prim::Cat);
-        self.run(Prim::Cat, pointwise(Pointwise::Strided, dtype, 2 * out.bytes()));
-        self.release(a);
-        self.release(b);
+        let out = self.empty(shape, a.dtype.promote(b.dtype), Prim::Cat);
+        self.run(Prim::Cat, pointwise(Pointwise::Strided, out.dtype, 2 * out.bytes()));
         self.with_node(out, node)
     }
 

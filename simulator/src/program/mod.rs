@@ -52,7 +52,7 @@ impl<'a> Process<'a> {
         let dtype = weight_dtype(document.precision);
         let model = register(&mut tape, scenario.architecture(), dtype, style);
         let family = scenario.family();
-        construct_rest(&mut tape, family, model.as_ref(), dtype);
+        construct_rest(&mut tape, family, model.as_ref());
         tape.empty_cache();
         let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
@@ -155,9 +155,9 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
 
 /// What construction allocates after the parameters: rotary buffers (the inverse frequencies and their
 /// copy, fp32), and the output projection of a model that then ties it to its embedding.
-fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network, dtype: DType) {
+fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
     tape.enter(Block::Rotary, "inv_freq");
-    for bytes in family.buffers(dtype.bytes()) {
+    for bytes in family.buffers() {
         let buffer = tape.allocate(bytes, Prim::Parameter);
         tape.categorise(buffer, Category::Weights);
     }

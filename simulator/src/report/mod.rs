@@ -29,7 +29,7 @@ pub fn model_facts(scenario: &ValidScenario, parameters: u64) -> ModelFacts {
         name: scenario.model_name().to_owned(),
         class: family.class().to_owned(),
         parameters,
-        buffer_bytes: Bytes::new(family.buffers(weight_bytes).iter().sum()),
+        buffer_bytes: Bytes::new(family.buffer_bytes(weight_bytes)),
         layers: family.layers(),
     }
 }

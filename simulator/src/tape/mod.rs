@@ -352,6 +352,11 @@ impl Tape {
         !matches!(self.saving, Saving::Off) && inputs.iter().any(|t| t.requires_grad())
     }
 
+    /// Whether a node holds what it saves: not in a checkpoint's first run.
+    pub const fn holds_saved(&self) -> bool {
+        matches!(self.saving, Saving::Direct | Saving::Refill(_) | Saving::Stopped)
+    }
+
     /// Whether a checkpoint's second run has passed its last saved tensor.
     pub const fn stopped(&self) -> bool {
         matches!(self.saving, Saving::Stopped)

@@ -211,6 +211,8 @@ pub enum Backward {
     Cat {
         /// Innermost sizes of the inputs.
         sizes: [u64; 2],
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
     },
     /// `split` into parts along the last dimension: the gradients are concatenated.
     Split {
@@ -259,6 +261,8 @@ pub enum Backward {
     Expand {
         /// Shape of the input.
         input: Shape,
+        /// The input's dtype.
+        dtype: DType,
     },
     /// Quotient of two tensors; gradients are reduced to broadcast inputs.
     Div {

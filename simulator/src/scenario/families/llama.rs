@@ -120,14 +120,20 @@ impl Family for LlamaLike {
         self.tied
     }
 
-    /// Rotary frequencies and their copy, fp32; the grouped router's correction of scores.
-    fn buffers(&self, weight_bytes: u64) -> Vec<u64> {
-        let mut buffers = vec![self.rotary_dim() / 2 * 4; 2];
-        if let Some(Experts { count, router: Router::Grouped { .. }, .. }) = &self.experts {
-            let [_, mixtures] = self.layer_kinds();
-            buffers.extend((0..mixtures).map(|_| count * weight_bytes));
-        }
-        buffers
+    /// Rotary frequencies and their copy, fp32.
+    fn buffers(&self) -> Vec<u64> {
+        vec![self.rotary_dim() / 2 * 4; 2]
+    }
+
+    /// With a grouped router's correction of its scores in each mixture.
+    fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
+        let corrections = match &self.experts {
+            Some(Experts { count, router: Router::Grouped { .. }, .. }) => {
+                self.layer_kinds()[1] * count * weight_bytes
+            }
+            _ => 0,
+        };
+        self.buffers().iter().sum::<u64>() + corrections
     }
 
     /// ```text

@@ -116,11 +116,15 @@ pub trait Family: core::fmt::Debug {
     /// Whether the output projection is the embedding.
     fn tied(&self) -> bool;
 
-    /// Bytes of each buffer that construction leaves beside the parameters, whose elements have
-    /// `weight_bytes` each.
-    fn buffers(&self, weight_bytes: u64) -> Vec<u64> {
-        let _ = weight_bytes;
+    /// Bytes of each buffer that construction leaves after the parameters, in their order.
+    fn buffers(&self) -> Vec<u64> {
         Vec::new()
+    }
+
+    /// Bytes of all buffers; those among the parameters have elements of `weight_bytes`.
+    fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
+        let _ = weight_bytes;
+        self.buffers().iter().sum()
     }
 
     /// Parameters, a tied weight counted once. In 128 bits, for shapes that nobody checked yet.
