@@ -8,6 +8,7 @@ use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
+use crate::wire::timeline::Category;
 
 use super::experts::Mixture;
 use super::heads::Heads;
@@ -166,6 +167,13 @@ impl LlamaModel {
         );
         let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
         let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
+        let scope = tape.scope();
+        tape.enter(Block::Rotary, "inv_freq");
+        for bytes in config.rotary_buffers() {
+            let buffer = tape.allocate(bytes, Prim::Parameter);
+            tape.categorise(buffer, Category::Weights);
+        }
+        tape.set_scope(scope);
         let lm_head = if config.tied {
             embed_tokens
         } else {

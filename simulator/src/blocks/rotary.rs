@@ -1,6 +1,6 @@
 //! Rotary position embedding: `LlamaRotaryEmbedding` and `apply_rotary_pos_emb`.
 
-use crate::tape::{Block, Prim, Tape, Tensor};
+use crate::tape::{Block, Library, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
 /// Cosine and sine tables.
@@ -16,6 +16,7 @@ pub(super) fn tables(tape: &mut Tape, tokens: u64, head_dim: u64, dtype: DType) 
     let f32 = |tape: &mut Tape, a, b| tape.helper(Shape::new([1, a, b]), DType::F32, Prim::Copy);
     let positions = f32(tape, 1, tokens);
     let freqs = tape.helper(Shape::new([1, head_dim / 2, tokens]), DType::F32, Prim::Bmm);
+    tape.workspace(Library::Blas);
     let emb = tape.helper(Shape::new([1, tokens, head_dim]), DType::F32, Prim::Cat);
     let mut scaled = || {
         let raw = tape.trigonometry(&emb);

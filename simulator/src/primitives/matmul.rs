@@ -146,7 +146,7 @@ impl Tape {
     /// 32 MiB on compute capability 9.0 and 10.0, else 2 × 4 MiB + 8 × 16 KiB;
     /// `parseCUDABlasLtWorkspaceSize` gives cuBLASLt 1 MiB. `isInputCompliesAddmmCudaLt` in
     /// `aten/src/ATen/native/cuda/Blas.cpp` sends products with a bias to the latter.
-    pub(super) fn workspace(&mut self, library: Library) {
+    pub fn workspace(&mut self, library: Library) {
         let backward = self.scope().backward;
         if self.stopped() || self.has_workspace(library, backward) {
             return;

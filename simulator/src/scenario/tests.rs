@@ -296,6 +296,32 @@ fn defaults_are_those_of_the_class() {
 }
 
 #[test]
+fn experts_and_latents() {
+    let experts = |kind: &str, config: &Value| llama_like(kind, config).experts.unwrap();
+    let mixtral = experts("mixtral", &json!({"num_experts": 4}));
+    assert_eq!((mixtral.count, mixtral.top_k, mixtral.intermediate), (4, 2, 14_336));
+    let qwen = experts("qwen3_moe", &json!({"mlp_only_layers": [1, 0]}));
+    assert_eq!((qwen.count, qwen.intermediate, qwen.first_layer), (128, 768, 2));
+    let deepseek = llama_like("deepseek_v3", &json!({"q_lora_rank": null}));
+    assert_eq!((deepseek.head_dim, deepseek.rotary_dim()), (192, 64));
+    assert_eq!(deepseek.latent.unwrap().query_rank, None, "a null is kept as 0");
+    assert_eq!(deepseek.experts.unwrap().shared, Some(2048));
+    let at = "model.config";
+    let check = |kind: &str, config: Value, expected: &str| {
+        check_config(kind, &config, &[&format!("{at}.{expected}")]);
+    };
+    check("mixtral", json!({"num_experts_per_tok": 9}), "num_experts_per_tok Range");
+    check("mixtral", json!({"router_jitter_noise": 0.1}), "router_jitter_noise Unsupported");
+    check("mixtral", json!({"output_router_logits": true}), "output_router_logits Unsupported");
+    check("mixtral", json!({"kv_lora_rank": 512}), "kv_lora_rank Unsupported");
+    check("qwen3_moe", json!({"mlp_only_layers": [1]}), "mlp_only_layers Unsupported");
+    check("qwen3_moe", json!({"decoder_sparse_step": 2}), "decoder_sparse_step Unsupported");
+    check("deepseek_v3", json!({"n_group": 7}), "n_group Divisible");
+    check("deepseek_v3", json!({"topk_group": 9}), "topk_group Range");
+    check("deepseek_v3", json!({"num_key_value_heads": 8}), "num_key_value_heads Conflict");
+}
+
+#[test]
 fn sliding_windows() {
     let window = |kind: &str, config: &Value| {
         llama_like(kind, config).sliding_window.map(|window| (window.tokens, window.first_layer))

@@ -120,12 +120,7 @@ impl Family for LlamaLike {
         self.tied
     }
 
-    /// Rotary frequencies and their copy, fp32.
-    fn buffers(&self) -> Vec<u64> {
-        vec![self.rotary_dim() / 2 * 4; 2]
-    }
-
-    /// With a grouped router's correction of its scores in each mixture.
+    /// Rotary frequencies, and a grouped router's correction of its scores in each mixture.
     fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
         let corrections = match &self.experts {
             Some(Experts { count, router: Router::Grouped { .. }, .. }) => {
@@ -133,7 +128,7 @@ impl Family for LlamaLike {
             }
             _ => 0,
         };
-        self.buffers().iter().sum::<u64>() + corrections
+        self.rotary_buffers().iter().sum::<u64>() + corrections
     }
 
     /// ```text
@@ -198,6 +193,11 @@ impl LlamaLike {
     /// Elements of a head that carry rotary positions.
     pub fn rotary_dim(&self) -> u64 {
         self.latent.as_ref().map_or(self.head_dim, |latent| latent.rotary_dim)
+    }
+
+    /// Bytes of the rotary frequencies and of their copy, fp32.
+    pub fn rotary_buffers(&self) -> [u64; 2] {
+        [self.rotary_dim() / 2 * 4; 2]
     }
 }
 

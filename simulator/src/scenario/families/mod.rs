@@ -116,12 +116,13 @@ pub trait Family: core::fmt::Debug {
     /// Whether the output projection is the embedding.
     fn tied(&self) -> bool;
 
-    /// Bytes of each buffer that construction leaves after the parameters, in their order.
+    /// Bytes of each buffer that construction leaves after all parameters, in their order.
     fn buffers(&self) -> Vec<u64> {
         Vec::new()
     }
 
-    /// Bytes of all buffers; those among the parameters have elements of `weight_bytes`.
+    /// Bytes of all buffers, those that stand among the parameters included; `weight_bytes`: of an
+    /// element of the latter.
     fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
         let _ = weight_bytes;
         self.buffers().iter().sum()
