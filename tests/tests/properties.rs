@@ -80,7 +80,10 @@ fn mixture(kind: ModelKind) -> impl Strategy<Value = Map<String, Value>> {
         let key = if kind == ModelKind::Mixtral { "num_local_experts" } else { "num_experts" };
         config.insert(key.to_owned(), experts.into());
         config.insert("num_experts_per_tok".to_owned(), top_k.into());
-        if kind == ModelKind::Qwen3Moe {
+        if kind == ModelKind::Qwen2Moe {
+            config.remove("use_sliding_window");
+        }
+        if kind != ModelKind::Mixtral {
             config.insert("moe_intermediate_size".to_owned(), 24.into());
             config.insert("norm_topk_prob".to_owned(), normalized.into());
             config.insert("mlp_only_layers".to_owned(), (0..plain).collect());
@@ -119,7 +122,7 @@ fn model() -> impl Strategy<Value = Model> {
         let config = match kind {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
-            ModelKind::Mixtral | ModelKind::Qwen3Moe => mixture(kind).boxed(),
+            ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
             ModelKind::DeepseekV3 => latent().boxed(),
             ModelKind::Llama | ModelKind::Mistral => {
                 let without = |mut config: Map<String, Value>| {

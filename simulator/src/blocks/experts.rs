@@ -1,6 +1,6 @@
 //! A layer's mixture of experts: router, routed experts, shared experts.
 //!
-//! Source: transformers 5.17, `models/{mixtral,qwen3_moe,deepseek_v3}/modeling_*.py` and
+//! Source: transformers 5.17, `models/{mixtral,qwen2_moe,qwen3_moe,deepseek_v3}/modeling_*.py` and
 //! `grouped_mm_experts_forward` in `integrations/moe.py`, which the classes run by default: tokens are
 //! sorted by expert and all experts are one grouped matrix product. So no tensor's size depends on how
 //! the router spreads the tokens; only the clock takes the load as balanced.
@@ -21,6 +21,7 @@ pub(super) struct Mixture {
     gate_up_proj: ParamId,
     down_proj: ParamId,
     shared: Option<Mlp>,
+    shared_gate: Option<ParamId>,
 }
 
 /// What a router says: its logits, the weights of the chosen experts, and their numbers.
@@ -43,7 +44,8 @@ impl Mixture {
         let register_gate = |tape: &mut Tape| {
             parameter(tape, format!("{path}.gate.weight"), [count, hidden], dtype)
         };
-        let before = (router == Router::Mixtral).then(|| register_gate(tape));
+        let first = router == Router::Mixtral || config.shared_gate;
+        let before = first.then(|| register_gate(tape));
         let experts = |tape: &mut Tape, module: &str, sizes: [u64; 2]| {
             let [outer, inner] = sizes;
             parameter(tape, format!("{path}.experts.{module}"), [count, outer, inner], dtype)
@@ -57,9 +59,13 @@ impl Mixture {
             tape.categorise(buffer, Category::Weights);
         }
         let shared = config.shared.map(|width| {
-            Mlp::register(tape, &format!("{path}.shared_experts"), [hidden, width], false, dtype)
+            let name = if config.shared_gate { "shared_expert" } else { "shared_experts" };
+            Mlp::register(tape, &format!("{path}.{name}"), [hidden, width], false, dtype)
         });
-        Self { gate, gate_up_proj, down_proj, shared }
+        let shared_gate = config.shared_gate.then(|| {
+            parameter(tape, format!("{path}.shared_expert_gate.weight"), [1, hidden], dtype)
+        });
+        Self { gate, gate_up_proj, down_proj, shared, shared_gate }
     }
 
     /// `MixtralSparseMoeBlock`, `Qwen3MoeSparseMoeBlock`, `DeepseekV3MoE`.
@@ -71,6 +77,9 @@ impl Mixture {
         activation: Activation,
     ) -> Tensor {
         let flat = Shape::new([x.shape.rows(), x.shape.last()]);
+        if let (Some(shared), Some(gate)) = (&self.shared, self.shared_gate) {
+            return self.gated(tape, x, (shared, gate), config, activation);
+        }
         tape.enter(Block::Mlp, "gate");
         let (hidden_states, routing) = if let Router::Grouped { .. } = config.router {
             let routing = self.route(tape, x, config);
@@ -90,6 +99,39 @@ impl Mixture {
             let sum = tape.add(&output, &other);
             tape.release(other);
             tape.release(core::mem::replace(&mut output, sum));
+        }
+        for tensor in [routing.logits, routing.weights, routing.experts] {
+            tape.release(tensor);
+        }
+        output
+    }
+
+    /// `Qwen2MoeSparseMoeBlock`: the shared MLP first, and weighted by a gate of its own.
+    fn gated(
+        &self,
+        tape: &mut Tape,
+        x: &Tensor,
+        (shared, gate): (&Mlp, ParamId),
+        config: &Experts,
+        activation: Activation,
+    ) -> Tensor {
+        let hidden_states = tape.reshape(x, Shape::new([x.shape.rows(), x.shape.last()]));
+        let other = shared.forward(tape, &hidden_states, activation);
+        tape.enter(Block::Mlp, "gate");
+        let routing = self.route(tape, &hidden_states, config);
+        let routed = self.routed(tape, &hidden_states, &routing, config, activation);
+        tape.enter(Block::Mlp, "shared_expert_gate");
+        let logit = tape.linear(&hidden_states, gate, None);
+        let weight = tape.sigmoid(&logit);
+        tape.release(logit);
+        let weighted = tape.mul(&weight, &other);
+        tape.release(weight);
+        tape.release(other);
+        let sum = tape.add(&routed, &weighted);
+        tape.release(routed);
+        let output = tape.reshape(&sum, x.shape);
+        for tensor in [sum, hidden_states, weighted] {
+            tape.release(tensor);
         }
         for tensor in [routing.logits, routing.weights, routing.experts] {
             tape.release(tensor);
@@ -149,12 +191,17 @@ impl Mixture {
             unreachable!("groups are of a grouped router")
         };
         let wide = tape.cast(x, DType::F32);
-        let own = tape.weight(self.gate);
-        let weight = tape.cast(&own, DType::F32);
-        let logits = tape.linear_of(&wide, &weight);
-        for tensor in [wide, weight, own] {
-            tape.release(tensor);
-        }
+        let logits = if tape.param(self.gate).dtype == DType::F32 {
+            tape.linear(&wide, self.gate, None)
+        } else {
+            let own = tape.weight(self.gate);
+            let weight = tape.cast(&own, DType::F32);
+            let logits = tape.linear_of(&wide, &weight);
+            tape.release(weight);
+            tape.release(own);
+            logits
+        };
+        tape.release(wide);
         let scores = tape.sigmoid(&logits);
         let (experts, names) = self.choose(tape, &scores, config);
         let mut weights = tape.gather_last(&scores, &experts);

@@ -288,8 +288,10 @@ fn div(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> 
 
 /// The gradient seen with the summed dimension again.
 fn expand(tape: &mut Tape, grad: &Tensor, input: Shape) -> Tensor {
+    let same = grad.shape.elements() == input.elements();
     let grad = tape.share(grad);
-    Tensor { shape: input, layout: Layout::Strided, view: true, ..grad }
+    let layout = if same { grad.layout } else { Layout::Strided };
+    Tensor { shape: input, layout, view: true, ..grad }
 }
 
 /// `grad * (2 * self.pow(1))`: the power, its double, their product.
@@ -383,7 +385,8 @@ fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -
             let out = tape.empty(input, grad.dtype, context.prim);
             tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
-            Tensor { view: true, ..out }
+            // More than two dimensions are folded into two, and back by a view.
+            Tensor { view: 2 < input.sizes().len(), ..out }
         } else {
             let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
             tape.workspace(Library::Blas);

@@ -302,6 +302,8 @@ fn experts_and_latents() {
     assert_eq!((mixtral.count, mixtral.top_k, mixtral.intermediate), (4, 2, 14_336));
     let qwen = experts("qwen3_moe", &json!({"mlp_only_layers": [1, 0]}));
     assert_eq!((qwen.count, qwen.intermediate, qwen.first_layer), (128, 768, 2));
+    let qwen2 = experts("qwen2_moe", &json!({}));
+    assert_eq!((qwen2.count, qwen2.shared, qwen2.shared_gate), (60, Some(5632), true));
     let deepseek = llama_like("deepseek_v3", &json!({"q_lora_rank": null}));
     assert_eq!((deepseek.head_dim, deepseek.rotary_dim()), (192, 64));
     assert_eq!(deepseek.latent.unwrap().query_rank, None, "a null is kept as 0");
@@ -316,6 +318,8 @@ fn experts_and_latents() {
     check("mixtral", json!({"kv_lora_rank": 512}), "kv_lora_rank Unsupported");
     check("qwen3_moe", json!({"mlp_only_layers": [1]}), "mlp_only_layers Unsupported");
     check("qwen3_moe", json!({"decoder_sparse_step": 2}), "decoder_sparse_step Unsupported");
+    let window = json!({"use_sliding_window": true});
+    check("qwen2_moe", window, "use_sliding_window Unsupported");
     check("deepseek_v3", json!({"n_group": 7}), "n_group Divisible");
     check("deepseek_v3", json!({"topk_group": 9}), "topk_group Range");
     check("deepseek_v3", json!({"num_key_value_heads": 8}), "num_key_value_heads Conflict");

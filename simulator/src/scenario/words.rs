@@ -23,6 +23,7 @@ impl Word for ModelKind {
         (Self::Qwen2.word(), Self::Qwen2),
         (Self::Qwen3.word(), Self::Qwen3),
         (Self::Qwen3Moe.word(), Self::Qwen3Moe),
+        (Self::Qwen2Moe.word(), Self::Qwen2Moe),
         (Self::Mistral.word(), Self::Mistral),
         (Self::Mixtral.word(), Self::Mixtral),
         (Self::DeepseekV3.word(), Self::DeepseekV3),

@@ -23,6 +23,8 @@ pub enum ModelKind {
     Mixtral,
     /// `Qwen2ForCausalLM`.
     Qwen2,
+    /// `Qwen2MoeForCausalLM`.
+    Qwen2Moe,
     /// `Qwen3ForCausalLM`.
     Qwen3,
     /// `Qwen3MoeForCausalLM`.
@@ -31,11 +33,12 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
         Self::Qwen3Moe,
+        Self::Qwen2Moe,
         Self::Mistral,
         Self::Mixtral,
         Self::DeepseekV3,
@@ -51,6 +54,7 @@ impl ModelKind {
             Self::Mistral => "MistralForCausalLM",
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen2Moe => "Qwen2MoeForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
         }
@@ -65,6 +69,7 @@ impl ModelKind {
             Self::Mistral => "mistral",
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
+            Self::Qwen2Moe => "qwen2_moe",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
         }

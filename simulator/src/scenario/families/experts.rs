@@ -28,6 +28,8 @@ pub struct Experts {
     pub intermediate: u64,
     /// Width of the MLP that every token passes beside its experts.
     pub shared: Option<u64>,
+    /// Whether the result of that MLP is weighted by a gate of its own (Qwen2-MoE).
+    pub shared_gate: bool,
     /// Layers before this one have a plain MLP.
     pub first_layer: u64,
     /// How experts are chosen.
@@ -39,7 +41,7 @@ pub struct Experts {
 pub enum Router {
     /// `MixtralTopKRouter`: weights stay in fp32 and add up to one.
     Mixtral,
-    /// `Qwen3MoeTopKRouter`: weights in the logits' dtype.
+    /// `Qwen3MoeTopKRouter`, `Qwen2MoeTopKRouter`: weights in the logits' dtype.
     Qwen {
         /// `norm_topk_prob`: whether they add up to one.
         normalized: bool,
@@ -61,7 +63,8 @@ impl Experts {
     pub(super) fn parameters(&self, hidden: u128) -> u128 {
         let [count, width] = [self.count, self.intermediate].map(u128::from);
         let shared = u128::from(self.shared.unwrap_or(0));
-        count * hidden + 3 * hidden * (count * width + shared)
+        let gate = if self.shared_gate { hidden } else { 0 };
+        count * hidden + 3 * hidden * (count * width + shared) + gate
     }
 
     /// The widest tensor, elements per token.
@@ -93,12 +96,13 @@ fn read_grouped(table: &mut Table<'_>, faults: &mut Faults) -> Option<Experts> {
         top_k,
         intermediate: width,
         shared: Some(width * shared?),
+        shared_gate: false,
         first_layer: first_layer?,
         router: Router::Grouped { groups, top_groups, normalized: normalized? },
     })
 }
 
-/// Source: transformers 5.17, `models/{mixtral,qwen3_moe,deepseek_v3}/configuration_*.py`.
+/// Source: transformers 5.17, `models/{mixtral,qwen2_moe,qwen3_moe,deepseek_v3}/configuration_*.py`.
 pub(super) fn read(
     kind: ModelKind,
     intermediate: u64,
@@ -108,34 +112,41 @@ pub(super) fn read(
     if kind == ModelKind::DeepseekV3 {
         return read_grouped(table, faults);
     }
-    let mixtral = kind == ModelKind::Mixtral;
-    let count = if mixtral { 8 } else { 128 };
+    let (count, top_k, width) = match kind {
+        ModelKind::Mixtral => (8, 2, 0),
+        ModelKind::Qwen2Moe => (60, 4, 1_408),
+        _ => (128, 8, 768),
+    };
     let count = counts(table, ["num_local_experts", "num_experts"], count, faults);
-    let top_k = table.integer_or(
-        "num_experts_per_tok",
-        EXPERTS_PER_TOKEN,
-        if mixtral { 2 } else { 8 },
-        faults,
-    );
+    let top_k = table.integer_or("num_experts_per_tok", EXPERTS_PER_TOKEN, top_k, faults);
     check_auxiliary_loss(table, faults);
-    let experts = if mixtral {
+    let experts = if kind == ModelKind::Mixtral {
         check_jitter(table, faults);
         Experts {
             count: count?,
             top_k: top_k?,
             intermediate,
             shared: None,
+            shared_gate: false,
             first_layer: 0,
             router: Router::Mixtral,
         }
     } else {
-        let width = table.integer_or("moe_intermediate_size", limits::WIDTH, 768, faults);
+        let width = table.integer_or("moe_intermediate_size", limits::WIDTH, width, faults);
         let normalized = table.flag_or("norm_topk_prob", false, faults);
+        let shared = (kind == ModelKind::Qwen2Moe).then(|| {
+            let key = "shared_expert_intermediate_size";
+            table.integer_or(key, limits::WIDTH, 5_632, faults)
+        });
         Experts {
             count: count?,
             top_k: top_k?,
             intermediate: width?,
-            shared: None,
+            shared_gate: shared.is_some(),
+            shared: match shared {
+                Some(width) => Some(width?),
+                None => None,
+            },
             first_layer: plain_layers(table, faults)?,
             router: Router::Qwen { normalized: normalized? },
         }

@@ -12,7 +12,7 @@ use crate::scenario::limits;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
 /// `LlamaForCausalLM`, `MistralForCausalLM`, `MixtralForCausalLM`, `Qwen2ForCausalLM`,
-/// `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`, `DeepseekV3ForCausalLM`.
+/// `Qwen2MoeForCausalLM`, `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`, `DeepseekV3ForCausalLM`.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct LlamaLike {
@@ -247,6 +247,16 @@ const fn defaults(kind: ModelKind) -> Defaults {
             head_dim: Some(128),
             positions: 32_768,
         },
+        ModelKind::Qwen2Moe => Defaults {
+            vocab: 151_936,
+            hidden: 2_048,
+            layers: 24,
+            intermediate: 5_632,
+            heads: 16,
+            kv_heads: Some(16),
+            head_dim: None,
+            positions: 32_768,
+        },
         ModelKind::Qwen3Moe => Defaults {
             vocab: 151_936,
             hidden: 2_048,
@@ -309,11 +319,12 @@ pub(super) fn read(
         ModelKind::Mistral => window(table, 4_096, faults),
         ModelKind::Mixtral => window(table, 0, faults),
         ModelKind::Qwen3Moe => optional_window(table, faults),
+        ModelKind::Qwen2Moe => unused_window(table, layers?, faults),
         ModelKind::Qwen2 | ModelKind::Qwen3 => qwen_window(table, layers?, faults),
         _ => None,
     };
     let experts = match kind {
-        ModelKind::DeepseekV3 | ModelKind::Mixtral | ModelKind::Qwen3Moe => {
+        ModelKind::DeepseekV3 | ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => {
             Some(experts::read(kind, intermediate?, table, faults)?)
         }
         _ => None,
@@ -416,6 +427,10 @@ fn biases(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option
             let attention = table.flag_or("attention_bias", false, faults)?;
             Biases { qkv: attention, output: attention, mlp: false }
         }
+        ModelKind::Qwen2Moe => {
+            let qkv = table.flag_or("qkv_bias", true, faults)?;
+            Biases { qkv, output: false, mlp: false }
+        }
         ModelKind::Qwen2 => Biases { qkv: true, output: false, mlp: false },
         _ => Biases { qkv: false, output: false, mlp: false },
     })
@@ -435,6 +450,21 @@ fn window(table: &mut Table<'_>, default: u64, faults: &mut Faults) -> Option<Sl
 fn optional_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<SlidingWindow> {
     let in_use = table.flag_or("use_sliding_window", false, faults);
     window(table, 4_096, faults).filter(|_| in_use == Some(true))
+}
+
+/// `Qwen2MoeConfig`: off unless `use_sliding_window`, which then alternates, and is not simulated. The
+/// class makes a mask of window 0 nevertheless, and no layer uses it.
+fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Option<SlidingWindow> {
+    let in_use = table.flag_or("use_sliding_window", false, faults);
+    let listed = listed_window(table, layers, faults);
+    let sliding = matches!(listed, Listed::From(first) if first < layers);
+    if in_use == Some(true) || sliding {
+        let key = if sliding { "layer_types" } else { "use_sliding_window" };
+        let message = "windows in some layers of a mixture are not simulated";
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
+    }
+    Some(SlidingWindow { tokens: 0, first_layer: layers })
 }
 
 /// Qwen: off unless `use_sliding_window`; then the layers from `max_window_layers` on have it,

@@ -40,6 +40,7 @@ impl Architecture {
             | ModelKind::Mistral
             | ModelKind::Mixtral
             | ModelKind::Qwen2
+            | ModelKind::Qwen2Moe
             | ModelKind::Qwen3
             | ModelKind::Qwen3Moe => llama::read(kind, table, faults).map(Self::Llama),
         }
