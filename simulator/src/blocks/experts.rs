@@ -8,7 +8,6 @@
 use crate::scenario::{Activation, Experts, Router};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::timeline::Category;
 
 use super::llama::activate;
 use super::mlp::Mlp;
@@ -54,9 +53,8 @@ impl Mixture {
         let down_proj = experts(tape, "down_proj", [hidden, intermediate]);
         let gate = before.unwrap_or_else(|| register_gate(tape));
         if let Router::Grouped { .. } = router {
-            // `e_score_correction_bias`.
-            let buffer = tape.allocate(count * dtype.bytes(), Prim::Parameter);
-            tape.categorise(buffer, Category::Weights);
+            let name = format!("{path}.gate.e_score_correction_bias");
+            tape.new_buffer(&name, count * dtype.bytes());
         }
         let shared = config.shared.map(|width| {
             let name = if config.shared_gate { "shared_expert" } else { "shared_experts" };

@@ -8,7 +8,6 @@ use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
-use crate::wire::timeline::Category;
 
 use super::experts::Mixture;
 use super::heads::Heads;
@@ -170,8 +169,7 @@ impl LlamaModel {
         let scope = tape.scope();
         tape.enter(Block::Rotary, "inv_freq");
         for bytes in config.rotary_buffers() {
-            let buffer = tape.allocate(bytes, Prim::Parameter);
-            tape.categorise(buffer, Category::Weights);
+            tape.new_buffer("model.rotary_emb", bytes);
         }
         tape.set_scope(scope);
         let lm_head = if config.tied {

@@ -312,6 +312,14 @@ impl Tape {
         id
     }
 
+    /// Allocates a buffer of a module, which stays for the rest of the process.
+    pub fn new_buffer(&mut self, name: &str, bytes: u64) {
+        self.enter_layer(layer_of(name));
+        let storage = self.allocate(bytes, Prim::Parameter);
+        self.enter_layer(None);
+        self.categorise(storage, Category::Weights);
+    }
+
     /// A parameter.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.index()]
