@@ -5,7 +5,7 @@
 //! sorted by expert and all experts are one grouped matrix product. So no tensor's size depends on how
 //! the router spreads the tokens; only the clock takes the load as balanced.
 
-use crate::scenario::{Activation, Experts, Router};
+use crate::scenario::{Activation, Experts, LlamaLike, Router};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
@@ -16,6 +16,8 @@ use super::parameter;
 /// A mixture's parameters.
 #[derive(Debug)]
 pub(super) struct Mixture {
+    config: Experts,
+    activation: Activation,
     gate: ParamId,
     gate_up_proj: ParamId,
     down_proj: ParamId,
@@ -35,10 +37,11 @@ impl Mixture {
     pub(super) fn register(
         tape: &mut Tape,
         path: &str,
-        hidden: u64,
+        model: &LlamaLike,
         config: &Experts,
         dtype: DType,
     ) -> Self {
+        let LlamaLike { hidden, activation, .. } = *model;
         let &Experts { count, intermediate, router, .. } = config;
         let register_gate = |tape: &mut Tape| {
             parameter(tape, format!("{path}.gate.weight"), [count, hidden], dtype)
@@ -63,36 +66,31 @@ impl Mixture {
         let shared_gate = config.shared_gate.then(|| {
             parameter(tape, format!("{path}.shared_expert_gate.weight"), [1, hidden], dtype)
         });
-        Self { gate, gate_up_proj, down_proj, shared, shared_gate }
+        let config = config.clone();
+        Self { config, activation, gate, gate_up_proj, down_proj, shared, shared_gate }
     }
 
     /// `MixtralSparseMoeBlock`, `Qwen3MoeSparseMoeBlock`, `DeepseekV3MoE`.
-    pub(super) fn forward(
-        &self,
-        tape: &mut Tape,
-        x: &Tensor,
-        config: &Experts,
-        activation: Activation,
-    ) -> Tensor {
+    pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor) -> Tensor {
         let flat = Shape::new([x.shape.rows(), x.shape.last()]);
         if let (Some(shared), Some(gate)) = (&self.shared, self.shared_gate) {
-            return self.gated(tape, x, (shared, gate), config, activation);
+            return self.gated(tape, x, (shared, gate));
         }
         tape.enter(Block::Mlp, "gate");
-        let (hidden_states, routing) = if let Router::Grouped { .. } = config.router {
-            let routing = self.route(tape, x, config);
+        let (hidden_states, routing) = if let Router::Grouped { .. } = self.config.router {
+            let routing = self.route(tape, x);
             (tape.reshape(x, flat), routing)
         } else {
             let hidden_states = tape.reshape(x, flat);
-            let routing = self.route(tape, &hidden_states, config);
+            let routing = self.route(tape, &hidden_states);
             (hidden_states, routing)
         };
-        let routed = self.routed(tape, &hidden_states, &routing, config, activation);
+        let routed = self.routed(tape, &hidden_states, &routing);
         tape.release(hidden_states);
         let mut output = tape.reshape(&routed, x.shape);
         tape.release(routed);
         if let Some(shared) = &self.shared {
-            let other = shared.forward(tape, x, activation);
+            let other = shared.forward(tape, x, self.activation);
             tape.enter(Block::Mlp, "experts + shared_experts");
             let sum = tape.add(&output, &other);
             tape.release(other);
@@ -105,19 +103,12 @@ impl Mixture {
     }
 
     /// `Qwen2MoeSparseMoeBlock`: the shared MLP first, and weighted by a gate of its own.
-    fn gated(
-        &self,
-        tape: &mut Tape,
-        x: &Tensor,
-        (shared, gate): (&Mlp, ParamId),
-        config: &Experts,
-        activation: Activation,
-    ) -> Tensor {
+    fn gated(&self, tape: &mut Tape, x: &Tensor, (shared, gate): (&Mlp, ParamId)) -> Tensor {
         let hidden_states = tape.reshape(x, Shape::new([x.shape.rows(), x.shape.last()]));
-        let other = shared.forward(tape, &hidden_states, activation);
+        let other = shared.forward(tape, &hidden_states, self.activation);
         tape.enter(Block::Mlp, "gate");
-        let routing = self.route(tape, &hidden_states, config);
-        let routed = self.routed(tape, &hidden_states, &routing, config, activation);
+        let routing = self.route(tape, &hidden_states);
+        let routed = self.routed(tape, &hidden_states, &routing);
         tape.enter(Block::Mlp, "shared_expert_gate");
         let logit = tape.linear(&hidden_states, gate, None);
         let weight = tape.sigmoid(&logit);
@@ -137,12 +128,12 @@ impl Mixture {
         output
     }
 
-    fn route(&self, tape: &mut Tape, x: &Tensor, config: &Experts) -> Routing {
+    fn route(&self, tape: &mut Tape, x: &Tensor) -> Routing {
         let x = tape.reshape(x, Shape::new([x.shape.rows(), x.shape.last()]));
-        let routing = match config.router {
-            Router::Mixtral => self.softmax_router(tape, &x, config, true),
-            Router::Qwen { normalized } => self.softmax_router(tape, &x, config, normalized),
-            Router::Grouped { .. } => self.grouped_router(tape, &x, config),
+        let routing = match self.config.router {
+            Router::Mixtral => self.softmax_router(tape, &x, true),
+            Router::Qwen { normalized } => self.softmax_router(tape, &x, normalized),
+            Router::Grouped { .. } => self.grouped_router(tape, &x),
         };
         tape.release(x);
         routing
@@ -150,29 +141,23 @@ impl Mixture {
 
     /// `MixtralTopKRouter` and `Qwen3MoeTopKRouter`: the largest of the softmax's probabilities. The
     /// latter returns its weights in the logits' dtype.
-    fn softmax_router(
-        &self,
-        tape: &mut Tape,
-        x: &Tensor,
-        config: &Experts,
-        normalized: bool,
-    ) -> Routing {
+    fn softmax_router(&self, tape: &mut Tape, x: &Tensor, normalized: bool) -> Routing {
         let logits = tape.linear(x, self.gate, None);
         // `logits.float()` in Mixtral; `dtype=torch.float` in Qwen, which reads fp16 itself.
-        let own = if logits.dtype == DType::F16 && config.router != Router::Mixtral {
+        let own = if logits.dtype == DType::F16 && self.config.router != Router::Mixtral {
             tape.share(&logits)
         } else {
             tape.cast(&logits, DType::F32)
         };
         let probabilities = tape.softmax(&own, DType::F32);
         tape.release(own);
-        let [mut weights, experts] = tape.topk(&probabilities, config.top_k);
+        let [mut weights, experts] = tape.topk(&probabilities, self.config.top_k);
         if normalized {
             let sum = tape.sum_each_row(&weights);
             weights = tape.div_in_place(weights, &sum);
             tape.release(sum);
         }
-        if config.router != Router::Mixtral {
+        if self.config.router != Router::Mixtral {
             let cast = tape.cast(&weights, logits.dtype);
             tape.release(core::mem::replace(&mut weights, cast));
         }
@@ -184,8 +169,8 @@ impl Mixture {
     ///
     /// What decides the choice is recorded by autograd and used by nothing that is differentiated: such
     /// nodes die with the names that lead to them, and what they kept with them.
-    fn grouped_router(&self, tape: &mut Tape, x: &Tensor, config: &Experts) -> Routing {
-        let Router::Grouped { normalized, .. } = config.router else {
+    fn grouped_router(&self, tape: &mut Tape, x: &Tensor) -> Routing {
+        let Router::Grouped { normalized, .. } = self.config.router else {
             unreachable!("groups are of a grouped router")
         };
         let wide = tape.cast(x, DType::F32);
@@ -201,7 +186,7 @@ impl Mixture {
         };
         tape.release(wide);
         let scores = tape.sigmoid(&logits);
-        let (experts, names) = self.choose(tape, &scores, config);
+        let (experts, names) = self.choose(tape, &scores);
         let mut weights = tape.gather_last(&scores, &experts);
         let mut denominator = None;
         if normalized {
@@ -221,14 +206,14 @@ impl Mixture {
 
     /// The best experts of each token within its best groups; with them what lives until the router
     /// returns, in the order in which it dies.
-    fn choose(&self, tape: &mut Tape, scores: &Tensor, config: &Experts) -> (Tensor, Vec<Tensor>) {
-        let Router::Grouped { groups, top_groups, .. } = config.router else {
+    fn choose(&self, tape: &mut Tape, scores: &Tensor) -> (Tensor, Vec<Tensor>) {
+        let Router::Grouped { groups, top_groups, .. } = self.config.router else {
             unreachable!("groups are of a grouped router")
         };
         let tokens = scores.shape.rows();
         let dtype = scores.dtype.promote(tape.param(self.gate).dtype);
         let biased = tape.helper(scores.shape, dtype, Prim::Add);
-        let by_group = Shape::new([tokens, groups, config.count / groups]);
+        let by_group = Shape::new([tokens, groups, self.config.count / groups]);
         let grouped = tape.view(&biased, by_group);
         let [best_two, places] = tape.topk(&grouped, 2);
         tape.release(grouped);
@@ -245,7 +230,7 @@ impl Mixture {
         let masked = tape.helper(scores.shape, dtype, Prim::MaskedFill);
         let others = held_by_node(tape, others);
         tape.release(biased);
-        let [values, experts] = tape.topk(&masked, config.top_k);
+        let [values, experts] = tape.topk(&masked, self.config.top_k);
         tape.release(values);
         let names = [others, Some(masked), places, Some(group_scores), Some(group_idx)];
         let names = names.into_iter().flatten().chain([group_mask, score_mask]);
@@ -254,14 +239,7 @@ impl Mixture {
 
     /// `grouped_mm_experts_forward`: rows sorted by expert, two grouped products, rows put back and
     /// summed over each token's experts.
-    fn routed(
-        &self,
-        tape: &mut Tape,
-        hidden_states: &Tensor,
-        routing: &Routing,
-        config: &Experts,
-        activation: Activation,
-    ) -> Tensor {
+    fn routed(&self, tape: &mut Tape, hidden_states: &Tensor, routing: &Routing) -> Tensor {
         let pairs = Shape::new([routing.weights.shape.elements()]);
         tape.enter(Block::Mlp, "experts (sort)");
         let sample_weights = tape.reshape(&routing.weights, pairs);
@@ -272,14 +250,14 @@ impl Mixture {
         tape.release(tokens);
         let weights = tape.index_rows(&sample_weights, &perm);
         let histc_input = tape.helper(pairs, DType::I32, Prim::Copy);
-        let [counts, ends] = tape.count(&histc_input, config.count);
+        let [counts, ends] = tape.count(&histc_input, self.config.count);
         let mask = tape.helper(pairs, DType::Bool, Prim::Mask);
         let rows = Shape::new([pairs.elements(), 1]);
         let mask = Tensor { shape: rows, ..mask };
         let selected = tape.masked_fill_in_place(selected, &mask);
 
         tape.enter(Block::Mlp, "experts.gate_up_proj");
-        let activated = self.gate_up(tape, &selected, [&ends, &mask], config, activation);
+        let activated = self.gate_up(tape, &selected, [&ends, &mask]);
         tape.enter(Block::Mlp, "experts.down_proj");
         let product = tape.grouped_mm(&activated, self.down_proj, &ends);
         tape.release(activated);
@@ -300,19 +278,12 @@ impl Mixture {
     }
 
     /// `act_fn(gate) * up` of the first product's halves.
-    fn gate_up(
-        &self,
-        tape: &mut Tape,
-        selected: &Tensor,
-        [ends, mask]: [&Tensor; 2],
-        config: &Experts,
-        activation: Activation,
-    ) -> Tensor {
+    fn gate_up(&self, tape: &mut Tape, selected: &Tensor, [ends, mask]: [&Tensor; 2]) -> Tensor {
         let product = tape.grouped_mm(selected, self.gate_up_proj, ends);
         let gate_up = tape.masked_fill(&product, mask);
         tape.release(product);
-        let [gate, up] = tape.split(&gate_up, [config.intermediate; 2]);
-        let activated = activate(tape, &gate, activation);
+        let [gate, up] = tape.split(&gate_up, [self.config.intermediate; 2]);
+        let activated = activate(tape, &gate, self.activation);
         let product = tape.mul(&activated, &up);
         for tensor in [activated, gate, up, gate_up] {
             tape.release(tensor);

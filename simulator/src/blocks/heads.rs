@@ -51,8 +51,7 @@ impl Heads {
         tape: &mut Tape,
         hidden_states: &Tensor,
         shared: &Shared<'_>,
-        config: &LlamaLike,
-        attention: Attention,
+        (config, attention): (&LlamaLike, Attention),
     ) -> (Tensor, Option<Tensor>) {
         let [query, key, value] = [Head::Query, Head::Key, Head::Value]
             .map(|head| self.project(tape, head, hidden_states, config.head_dim));

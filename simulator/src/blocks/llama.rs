@@ -245,25 +245,17 @@ impl LlamaModel {
         hidden_states: &Tensor,
         shared: &Shared<'_>,
     ) -> (Tensor, Option<Tensor>) {
-        let (config, attention) = (&self.config, self.style.attention);
+        let model = (&self.config, self.style.attention);
         match &layer.attention {
-            SelfAttention::Heads(heads) => {
-                heads.forward(tape, hidden_states, shared, config, attention)
-            }
-            SelfAttention::Latent(latent) => {
-                latent.forward(tape, hidden_states, shared, config, attention)
-            }
+            SelfAttention::Heads(heads) => heads.forward(tape, hidden_states, shared, model),
+            SelfAttention::Latent(latent) => latent.forward(tape, hidden_states, shared, model),
         }
     }
 
     fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
-        let activation = self.config.activation;
-        match (&layer.mlp, &self.config.experts) {
-            (FeedForward::Mlp(mlp), _) => mlp.forward(tape, x, activation),
-            (FeedForward::Mixture(mixture), Some(config)) => {
-                mixture.forward(tape, x, config, activation)
-            }
-            (FeedForward::Mixture(_), None) => unreachable!("a mixture has experts"),
+        match &layer.mlp {
+            FeedForward::Mlp(mlp) => mlp.forward(tape, x, self.config.activation),
+            FeedForward::Mixture(mixture) => mixture.forward(tape, x),
         }
     }
 }
@@ -281,14 +273,11 @@ impl Layer {
         };
         let path = format!("{layer}.mlp");
         let experts = config.experts.as_ref().filter(|experts| experts.first_layer <= index);
-        let mlp = match experts {
-            Some(experts) => {
-                FeedForward::Mixture(Mixture::register(tape, &path, hidden, experts, dtype))
-            }
-            None => {
-                let sizes = [hidden, intermediate];
-                FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
-            }
+        let mlp = if let Some(experts) = experts {
+            FeedForward::Mixture(Mixture::register(tape, &path, config, experts, dtype))
+        } else {
+            let sizes = [hidden, intermediate];
+            FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
         };
         let [input_norm, post_norm] = ["input_layernorm", "post_attention_layernorm"]
             .map(|module| parameter(tape, format!("{layer}.{module}.weight"), [hidden], dtype));

@@ -15,9 +15,9 @@ use super::{parameter, rotary};
 #[derive(Debug)]
 pub(super) struct LatentAttention {
     query: Query,
-    kv_a_proj: Linear,
-    kv_a_norm: ParamId,
-    kv_b_proj: Linear,
+    compress: Linear,
+    compressed_norm: ParamId,
+    expand: Linear,
     o_proj: Linear,
 }
 
@@ -55,12 +55,12 @@ impl LatentAttention {
             }
         };
         let compressed = latent.kv_rank + latent.rotary_dim;
-        let kv_a_proj = linear(tape, "kv_a_proj_with_mqa", [compressed, hidden], qkv_bias);
-        let kv_a_norm = norm(tape, "kv_a_layernorm", latent.kv_rank);
+        let compress = linear(tape, "kv_a_proj_with_mqa", [compressed, hidden], qkv_bias);
+        let compressed_norm = norm(tape, "kv_a_layernorm", latent.kv_rank);
         let expanded = heads * (latent.plain_dim + latent.value_dim);
-        let kv_b_proj = linear(tape, "kv_b_proj", [expanded, latent.kv_rank], false);
+        let expand = linear(tape, "kv_b_proj", [expanded, latent.kv_rank], false);
         let o_proj = linear(tape, "o_proj", [hidden, heads * latent.value_dim], output_bias);
-        Self { query, kv_a_proj, kv_a_norm, kv_b_proj, o_proj }
+        Self { query, compress, compressed_norm, expand, o_proj }
     }
 
     /// The layer's attention, and the weights that the eager function returns.
@@ -69,8 +69,7 @@ impl LatentAttention {
         tape: &mut Tape,
         hidden_states: &Tensor,
         shared: &Shared<'_>,
-        config: &LlamaLike,
-        attention: Attention,
+        (config, attention): (&LlamaLike, Attention),
     ) -> (Tensor, Option<Tensor>) {
         let Some(latent) = &config.latent else { unreachable!("latent attention has a latent") };
         let q_states = self.queries(tape, hidden_states, latent);
@@ -89,7 +88,7 @@ impl LatentAttention {
         }
         let [q_rot, k_rot] = rotated;
         let query = tape.cat_last(&q_pass, &q_rot);
-        let [key, value] = self.expand(tape, &kv_nope, &k_rot, config.heads, latent);
+        let [key, value] = self.expand(tape, [&kv_nope, &k_rot], config.heads, latent);
 
         tape.enter(Block::Attention, "attn_output");
         let inputs = Inputs {
@@ -144,13 +143,13 @@ impl LatentAttention {
         latent: &Latent,
     ) -> (Tensor, [Tensor; 2]) {
         tape.enter(Block::Attention, "kv_a_proj_with_mqa");
-        let compressed = self.kv_a_proj.forward(tape, hidden_states);
+        let compressed = self.compress.forward(tape, hidden_states);
         let &[batch, tokens, _] = compressed.shape.sizes() else {
             unreachable!("latents are [batch, tokens, width]")
         };
         let parts = tape.split(&compressed, [latent.kv_rank, latent.rotary_dim]);
         tape.enter(Block::Attention, "kv_a_layernorm");
-        let normed = rms_norm(tape, &parts[0], self.kv_a_norm);
+        let normed = rms_norm(tape, &parts[0], self.compressed_norm);
         let [plain, rotary] = parts;
         tape.release(plain);
         let one_head = [normed, rotary].map(|part| {
@@ -166,8 +165,7 @@ impl LatentAttention {
     fn expand(
         &self,
         tape: &mut Tape,
-        kv_nope: &Tensor,
-        k_rot: &Tensor,
+        [kv_nope, k_rot]: [&Tensor; 2],
         heads: u64,
         latent: &Latent,
     ) -> [Tensor; 2] {
@@ -176,20 +174,20 @@ impl LatentAttention {
         };
         let &Latent { plain_dim, value_dim, .. } = latent;
         tape.enter(Block::Attention, "kv_b_proj");
-        let projected = self.kv_b_proj.forward(tape, kv_nope);
+        let projected = self.expand.forward(tape, kv_nope);
         let by_head = Shape::new([batch, tokens, heads, plain_dim + value_dim]);
         let per_head = tape.reshape(&projected, by_head);
         tape.release(projected);
         let states = tape.transpose(&per_head);
         tape.release(per_head);
         tape.enter(Block::Attention, "key_states");
-        let [k_nope, value] = tape.split(&states, [plain_dim, value_dim]);
+        let [plain, value] = tape.split(&states, [plain_dim, value_dim]);
         let k_rot = tape.expand_heads(k_rot, heads);
         let shape = Shape::new([batch, heads, tokens, latent.head_dim()]);
         let key = tape.empty(shape, states.dtype, Prim::Copy);
-        let key = tape.copy_into(key, &k_nope);
+        let key = tape.copy_into(key, &plain);
         let key = tape.copy_into(key, &k_rot);
-        for tensor in [states, k_nope, k_rot] {
+        for tensor in [states, plain, k_rot] {
             tape.release(tensor);
         }
         [key, value]

@@ -9,9 +9,9 @@ use super::llama::{Linear, activate};
 /// `LlamaMLP`: `down_proj(act_fn(gate_proj(x)) * up_proj(x))`.
 #[derive(Debug)]
 pub(super) struct Mlp {
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
 }
 
 impl Mlp {
@@ -26,26 +26,26 @@ impl Mlp {
         let mut linear = |module: &str, outer: u64, inner: u64| {
             Linear::register(tape, &format!("{path}.{module}"), [outer, inner], bias, dtype)
         };
-        let gate_proj = linear("gate_proj", intermediate, hidden);
-        let up_proj = linear("up_proj", intermediate, hidden);
-        let down_proj = linear("down_proj", hidden, intermediate);
-        Self { gate_proj, up_proj, down_proj }
+        let gate = linear("gate_proj", intermediate, hidden);
+        let up = linear("up_proj", intermediate, hidden);
+        let down = linear("down_proj", hidden, intermediate);
+        Self { gate, up, down }
     }
 
     pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor, activation: Activation) -> Tensor {
         tape.enter(Block::Mlp, "gate_proj");
-        let gate = self.gate_proj.forward(tape, x);
+        let gate = self.gate.forward(tape, x);
         tape.enter(Block::Mlp, "act_fn");
         let activated = activate(tape, &gate, activation);
         tape.release(gate);
         tape.enter(Block::Mlp, "up_proj");
-        let up = self.up_proj.forward(tape, x);
+        let up = self.up.forward(tape, x);
         tape.enter(Block::Mlp, "act_fn * up_proj");
         let product = tape.mul(&activated, &up);
         tape.release(activated);
         tape.release(up);
         tape.enter(Block::Mlp, "down_proj");
-        let down = self.down_proj.forward(tape, &product);
+        let down = self.down.forward(tape, &product);
         tape.release(product);
         down
     }

@@ -1,8 +1,9 @@
 //! `LlamaForCausalLM` and the classes written like it: RMS norms, rotary positions, a gated MLP or
-//! experts, grouped heads or latent ones, with the differences of Mistral, Qwen and DeepSeek.
+//! experts, grouped heads or latent ones, with the differences of Mistral, Qwen and `DeepSeek`.
 
 use serde_json::Value;
 
+use super::defaults::defaults;
 use super::experts::{self, Experts, Router};
 use super::latent::{self, Latent};
 use super::{Activation, Family, Positions, activation, linear, must_divide};
@@ -201,95 +202,6 @@ impl LlamaLike {
     }
 }
 
-/// What a class of the Llama family fills in where a field is absent.
-struct Defaults {
-    vocab: u64,
-    hidden: u64,
-    layers: u64,
-    intermediate: u64,
-    heads: u64,
-    /// `None`: as many as attention heads.
-    kv_heads: Option<u64>,
-    /// `None`: hidden size over attention heads.
-    head_dim: Option<u64>,
-    positions: u64,
-}
-
-const fn defaults(kind: ModelKind) -> Defaults {
-    match kind {
-        ModelKind::Mistral | ModelKind::Mixtral => Defaults {
-            vocab: 32_000,
-            hidden: 4_096,
-            layers: 32,
-            intermediate: 14_336,
-            heads: 32,
-            kv_heads: Some(8),
-            head_dim: None,
-            positions: 131_072,
-        },
-        ModelKind::Qwen2 => Defaults {
-            vocab: 151_936,
-            hidden: 4_096,
-            layers: 32,
-            intermediate: 22_016,
-            heads: 32,
-            kv_heads: Some(32),
-            head_dim: None,
-            positions: 32_768,
-        },
-        ModelKind::Qwen3 => Defaults {
-            vocab: 151_936,
-            hidden: 4_096,
-            layers: 32,
-            intermediate: 22_016,
-            heads: 32,
-            kv_heads: Some(32),
-            head_dim: Some(128),
-            positions: 32_768,
-        },
-        ModelKind::Qwen2Moe => Defaults {
-            vocab: 151_936,
-            hidden: 2_048,
-            layers: 24,
-            intermediate: 5_632,
-            heads: 16,
-            kv_heads: Some(16),
-            head_dim: None,
-            positions: 32_768,
-        },
-        ModelKind::Qwen3Moe => Defaults {
-            vocab: 151_936,
-            hidden: 2_048,
-            layers: 24,
-            intermediate: 6_144,
-            heads: 32,
-            kv_heads: Some(4),
-            head_dim: None,
-            positions: 32_768,
-        },
-        ModelKind::DeepseekV3 => Defaults {
-            vocab: 129_280,
-            hidden: 7_168,
-            layers: 61,
-            intermediate: 18_432,
-            heads: 128,
-            kv_heads: Some(128),
-            head_dim: None,
-            positions: 4_096,
-        },
-        _ => Defaults {
-            vocab: 32_000,
-            hidden: 4_096,
-            layers: 32,
-            intermediate: 11_008,
-            heads: 32,
-            kv_heads: None,
-            head_dim: None,
-            positions: 2_048,
-        },
-    }
-}
-
 /// Source: transformers 5.17, `models/{llama,mistral,mixtral,qwen2,qwen3,qwen3_moe}/configuration_*.py`.
 pub(super) fn read(
     kind: ModelKind,
@@ -319,7 +231,7 @@ pub(super) fn read(
         ModelKind::Mistral => window(table, 4_096, faults),
         ModelKind::Mixtral => window(table, 0, faults),
         ModelKind::Qwen3Moe => optional_window(table, faults),
-        ModelKind::Qwen2Moe => unused_window(table, layers?, faults),
+        ModelKind::Qwen2Moe => Some(unused_window(table, layers?, faults)),
         ModelKind::Qwen2 | ModelKind::Qwen3 => qwen_window(table, layers?, faults),
         _ => None,
     };
@@ -454,7 +366,7 @@ fn optional_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<Sliding
 
 /// `Qwen2MoeConfig`: off unless `use_sliding_window`, which then alternates, and is not simulated. The
 /// class makes a mask of window 0 nevertheless, and no layer uses it.
-fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Option<SlidingWindow> {
+fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> SlidingWindow {
     let in_use = table.flag_or("use_sliding_window", false, faults);
     let listed = listed_window(table, layers, faults);
     let sliding = matches!(listed, Listed::From(first) if first < layers);
@@ -464,7 +376,7 @@ fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Opt
         let fault = Fault::new(table.path(key), Rule::Unsupported, message);
         faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
     }
-    Some(SlidingWindow { tokens: 0, first_layer: layers })
+    SlidingWindow { tokens: 0, first_layer: layers }
 }
 
 /// Qwen: off unless `use_sliding_window`; then the layers from `max_window_layers` on have it,

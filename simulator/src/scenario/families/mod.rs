@@ -1,6 +1,7 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+mod defaults;
 mod experts;
 mod fields;
 mod gpt2;
