@@ -277,13 +277,10 @@ fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
 /// Chowdhery et al. 2022 (`PaLM`), appendix B, with the causal half of the attention term.
 #[expect(clippy::cast_precision_loss, reason = "rates are floats; counts stay far below 2^53")]
 fn time_context(scenario: &ValidScenario, parameters: u64, mode: TimeMode) -> TimeContext {
-    use crate::scenario::Architecture;
     let workload = &scenario.document().workload;
     let tokens = (workload.micro_batch * workload.seq_len * workload.grad_accum) as f64;
-    let (layers, width) = match scenario.architecture() {
-        Architecture::Gpt2(config) => (config.layers, config.hidden),
-        Architecture::Llama(config) => (config.layers, config.heads * config.head_dim),
-    };
+    let family = scenario.family();
+    let (layers, width) = (family.layers(), family.heads() * family.head_dim());
     let attention = 6.0 * layers as f64 * workload.seq_len as f64 * width as f64;
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {

@@ -77,6 +77,14 @@ fn qwen() {
     check(&["qwen05", "qwen3-"], &MAX, &MIN);
 }
 
+#[test]
+fn mixtures() {
+    check(&["mixs", "qwen3moe"], &MAX, &MIN);
+    // A few blocks are larger than what was asked for, and others than the driver's addresses chose.
+    let max = ["allocated_peak:worst=0.02", "reserved_peak:worst=0.1", "curve_gap_pct:worst=0.1"];
+    check(&["dsv3s"], &max, &MIN);
+}
+
 /// One segment more or less is much of so small a process.
 #[test]
 fn small_models() {

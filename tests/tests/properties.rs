@@ -73,11 +73,57 @@ prop_compose! {
     }
 }
 
+/// A Llama-like model with experts in place of its MLPs.
+fn mixture(kind: ModelKind) -> impl Strategy<Value = Map<String, Value>> {
+    let shape = (2..=9_u64, 1..=2_u64, 0..=1_u64, any::<bool>());
+    (llama_like(), shape).prop_map(move |(mut config, (experts, top_k, plain, normalized))| {
+        let key = if kind == ModelKind::Mixtral { "num_local_experts" } else { "num_experts" };
+        config.insert(key.to_owned(), experts.into());
+        config.insert("num_experts_per_tok".to_owned(), top_k.into());
+        if kind == ModelKind::Qwen2Moe {
+            config.remove("use_sliding_window");
+        }
+        if kind != ModelKind::Mixtral {
+            config.insert("moe_intermediate_size".to_owned(), 24.into());
+            config.insert("norm_topk_prob".to_owned(), normalized.into());
+            config.insert("mlp_only_layers".to_owned(), (0..plain).collect());
+        }
+        config
+    })
+}
+
+prop_compose! {
+    fn latent()(
+        base in llama_like(),
+        [plain_dim, rotary_dim, value_dim] in [1..=9_u64, 1..=4_u64, 1..=9_u64],
+        [kv_rank, query_rank] in [1..=40_u64, 0..=40_u64],
+        [groups, top_groups] in [1..=3_u64, 1..=1_u64],
+        [dense, top_k, shared] in [0..=4_u64, 1..=2_u64, 1..=2_u64],
+        [interleaved, normalized]: [bool; 2],
+    ) -> Map<String, Value> {
+        let config = json!({
+            "hidden_size": base["hidden_size"], "intermediate_size": base["intermediate_size"],
+            "num_hidden_layers": base["num_hidden_layers"], "vocab_size": base["vocab_size"],
+            "num_attention_heads": base["num_attention_heads"],
+            "num_key_value_heads": base["num_attention_heads"],
+            "qk_nope_head_dim": 8 * plain_dim, "qk_rope_head_dim": 2 * rotary_dim,
+            "v_head_dim": 4 * value_dim, "kv_lora_rank": kv_rank, "q_lora_rank": query_rank,
+            "rope_interleave": interleaved, "first_k_dense_replace": dense,
+            "n_routed_experts": 4 * groups, "n_group": groups, "topk_group": top_groups,
+            "num_experts_per_tok": top_k, "n_shared_experts": shared,
+            "moe_intermediate_size": 24, "norm_topk_prob": normalized,
+        });
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
 fn model() -> impl Strategy<Value = Model> {
     choice::<ModelKind>().prop_flat_map(|kind| {
         let config = match kind {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
+            ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
+            ModelKind::DeepseekV3 => latent().boxed(),
             ModelKind::Llama | ModelKind::Mistral => {
                 let without = |mut config: Map<String, Value>| {
                     for field in ["use_sliding_window", "sliding_window", "max_window_layers"] {

@@ -24,12 +24,57 @@ const LLAMA: [&str; 8] = [
     "tie_word_embeddings",
 ];
 
+const MIXTRAL: [&str; 10] = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "tie_word_embeddings",
+];
+
+const QWEN_MOE: [&str; 10] = [
+    "hidden_size",
+    "moe_intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "vocab_size",
+    "num_experts",
+    "num_experts_per_tok",
+    "tie_word_embeddings",
+];
+
+const DEEPSEEK: [&str; 13] = [
+    "hidden_size",
+    "intermediate_size",
+    "moe_intermediate_size",
+    "num_hidden_layers",
+    "first_k_dense_replace",
+    "num_attention_heads",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "vocab_size",
+    "n_routed_experts",
+    "n_shared_experts",
+    "num_experts_per_tok",
+    "tie_word_embeddings",
+];
+
 const GPT2: [&str; 6] = ["n_embd", "n_inner", "n_layer", "n_head", "vocab_size", "n_positions"];
 
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
         ModelKind::Gpt2 => &GPT2,
+        ModelKind::Mixtral => &MIXTRAL,
+        ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
+        ModelKind::DeepseekV3 => &DEEPSEEK,
         _ => &LLAMA,
     }
 }

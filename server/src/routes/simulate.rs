@@ -83,7 +83,7 @@ fn answer(
 
 /// Refuses what would keep a worker for long.
 fn bound(scenario: &ValidScenario) -> Result<(), Faults> {
-    let layers = scenario.architecture().layers();
+    let layers = scenario.family().layers();
     let grad_accum = scenario.document().workload.grad_accum;
     if layers.saturating_mul(grad_accum) <= LAYER_PASSES_MAX {
         return Ok(());

@@ -2,6 +2,7 @@
 //!
 //! Source: transformers 5.17, `models/gpt2/modeling_gpt2.py`, `pytorch_utils.py` (`Conv1D`).
 
+use crate::engine::Recompute;
 use crate::scenario::Gpt2;
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
@@ -9,11 +10,11 @@ use crate::wire::scenario::Checkpointing;
 
 use super::attention::{Inputs, attend};
 use super::llama::activate;
-use super::{Style, mask, parameter};
+use super::{Network, Style, mask, parameter};
 
 /// The model's parameters and what its forward pass keeps.
 #[derive(Debug)]
-pub struct Gpt2Model {
+pub(super) struct Gpt2Model {
     config: Gpt2,
     style: Style,
     wte: ParamId,
@@ -39,25 +40,8 @@ struct Layer {
     mlp_proj: Affine,
 }
 
-impl Gpt2Model {
-    pub(super) fn register(tape: &mut Tape, config: &Gpt2, dtype: DType, style: Style) -> Self {
-        let hidden = config.hidden;
-        let table = |tape: &mut Tape, name: &str, rows: u64| {
-            parameter(tape, format!("transformer.{name}.weight"), [rows, hidden], dtype)
-        };
-        let wte = table(tape, "wte", config.vocab);
-        let wpe = table(tape, "wpe", config.positions);
-        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
-        let ln_f = norm(tape, "transformer.ln_f", hidden, dtype);
-        let lm_head = if config.tied {
-            wte
-        } else {
-            parameter(tape, "lm_head.weight".to_owned(), [config.vocab, hidden], dtype)
-        };
-        Self { config: config.clone(), style, wte, wpe, layers, ln_f, lm_head }
-    }
-
-    pub(super) fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+impl Network for Gpt2Model {
+    fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "wte");
         let inputs_embeds = tape.embedding(ids, self.wte, false);
@@ -86,6 +70,36 @@ impl Gpt2Model {
             tape.release(tensor);
         }
         normed
+    }
+
+    fn lm_head(&self) -> ParamId {
+        self.lm_head
+    }
+}
+
+impl Recompute for Gpt2Model {
+    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]) {
+        let output = self.layer(tape, layer, input, arguments.first());
+        tape.release(output);
+    }
+}
+
+impl Gpt2Model {
+    pub(super) fn register(tape: &mut Tape, config: &Gpt2, dtype: DType, style: Style) -> Self {
+        let hidden = config.hidden;
+        let table = |tape: &mut Tape, name: &str, rows: u64| {
+            parameter(tape, format!("transformer.{name}.weight"), [rows, hidden], dtype)
+        };
+        let wte = table(tape, "wte", config.vocab);
+        let wpe = table(tape, "wpe", config.positions);
+        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
+        let ln_f = norm(tape, "transformer.ln_f", hidden, dtype);
+        let lm_head = if config.tied {
+            wte
+        } else {
+            parameter(tape, "lm_head.weight".to_owned(), [config.vocab, hidden], dtype)
+        };
+        Self { config: config.clone(), style, wte, wpe, layers, ln_f, lm_head }
     }
 
     fn run_layer(

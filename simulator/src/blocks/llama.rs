@@ -1,20 +1,25 @@
-//! `LlamaForCausalLM`, and the classes written like it: Mistral, Qwen2, Qwen3.
+//! `LlamaForCausalLM`, and the classes written like it: Mistral, Qwen2, Qwen3, with experts Mixtral and
+//! Qwen3-MoE, with latent attention DeepSeek-V3.
 //!
 //! Source: transformers 5.17, `models/llama/modeling_llama.py`, `models/qwen3/modeling_qwen3.py`.
 
+use crate::engine::Recompute;
 use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
-use super::attention::{Inputs, attend};
+use super::experts::Mixture;
+use super::heads::Heads;
 use super::mask::Masks;
+use super::mla::LatentAttention;
+use super::mlp::Mlp;
 use super::rotary::Tables;
-use super::{Style, mask, parameter, rotary};
+use super::{Network, Style, mask, parameter, rotary};
 
 /// The model's parameters and what its forward pass keeps.
 #[derive(Debug)]
-pub struct LlamaModel {
+pub(super) struct LlamaModel {
     config: LlamaLike,
     style: Style,
     embed_tokens: ParamId,
@@ -26,10 +31,10 @@ pub struct LlamaModel {
 /// What every layer gets beside its input.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'a> {
-    cos: &'a Tensor,
-    sin: &'a Tensor,
+    pub(super) cos: &'a Tensor,
+    pub(super) sin: &'a Tensor,
     position_ids: &'a Tensor,
-    mask: Option<&'a Tensor>,
+    pub(super) mask: Option<&'a Tensor>,
 }
 
 impl<'a> Shared<'a> {
@@ -49,52 +54,60 @@ impl<'a> Shared<'a> {
     }
 }
 
+/// A linear layer's parameters.
 #[derive(Debug)]
-struct Linear {
+pub(super) struct Linear {
     weight: ParamId,
     bias: Option<ParamId>,
 }
 
+impl Linear {
+    /// Registers them under a module's path.
+    pub(super) fn register(
+        tape: &mut Tape,
+        path: &str,
+        sizes: [u64; 2],
+        bias: bool,
+        dtype: DType,
+    ) -> Self {
+        let weight = parameter(tape, format!("{path}.weight"), sizes, dtype);
+        let bias = bias.then(|| parameter(tape, format!("{path}.bias"), [sizes[0]], dtype));
+        Self { weight, bias }
+    }
+
+    pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor) -> Tensor {
+        tape.linear(x, self.weight, self.bias)
+    }
+}
+
+/// A layer's first half.
+#[derive(Debug)]
+enum SelfAttention {
+    /// Heads with projections of their own.
+    Heads(Heads),
+    /// Heads out of latents.
+    Latent(LatentAttention),
+}
+
+/// A layer's second half.
+#[derive(Debug)]
+enum FeedForward {
+    /// One gated MLP.
+    Mlp(Mlp),
+    /// Experts.
+    Mixture(Mixture),
+}
+
 #[derive(Debug)]
 struct Layer {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
-    o_proj: Linear,
-    qk_norm: Option<[ParamId; 2]>,
-    gate_proj: Linear,
-    up_proj: Linear,
-    down_proj: Linear,
+    attention: SelfAttention,
+    mlp: FeedForward,
     input_norm: ParamId,
     post_norm: ParamId,
 }
 
-impl LlamaModel {
-    pub(super) fn register(
-        tape: &mut Tape,
-        config: &LlamaLike,
-        dtype: DType,
-        style: Style,
-    ) -> Self {
-        let embed_tokens = parameter(
-            tape,
-            "model.embed_tokens.weight".to_owned(),
-            [config.vocab, config.hidden],
-            dtype,
-        );
-        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
-        let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
-        let lm_head = if config.tied {
-            embed_tokens
-        } else {
-            let sizes = [config.vocab, config.hidden];
-            parameter(tape, "lm_head.weight".to_owned(), sizes, dtype)
-        };
-        let config = config.clone();
-        Self { config, style, embed_tokens, layers, norm, lm_head }
-    }
-
-    pub(super) fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
+impl Network for LlamaModel {
+    fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "embed_tokens");
         let inputs_embeds = tape.embedding(ids, self.embed_tokens, false);
@@ -103,7 +116,7 @@ impl LlamaModel {
         tape.release(from_zero);
         let dtype = inputs_embeds.dtype;
         let masks = self.masks(tape, [batch, tokens], dtype);
-        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.head_dim, dtype);
+        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.rotary_dim(), dtype);
 
         let mut hidden_states = tape.share(&inputs_embeds);
         for index in (0_u32..).take(self.layers.len()) {
@@ -124,6 +137,49 @@ impl LlamaModel {
             tape.release(tensor);
         }
         normed
+    }
+
+    fn lm_head(&self) -> ParamId {
+        self.lm_head
+    }
+}
+
+impl Recompute for LlamaModel {
+    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]) {
+        let output = self.layer(tape, layer, input, &Shared::of(arguments));
+        tape.release(output);
+    }
+}
+
+impl LlamaModel {
+    pub(super) fn register(
+        tape: &mut Tape,
+        config: &LlamaLike,
+        dtype: DType,
+        style: Style,
+    ) -> Self {
+        let embed_tokens = parameter(
+            tape,
+            "model.embed_tokens.weight".to_owned(),
+            [config.vocab, config.hidden],
+            dtype,
+        );
+        let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
+        let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
+        let scope = tape.scope();
+        tape.enter(Block::Rotary, "inv_freq");
+        for bytes in config.rotary_buffers() {
+            tape.new_buffer("model.rotary_emb", bytes);
+        }
+        tape.set_scope(scope);
+        let lm_head = if config.tied {
+            embed_tokens
+        } else {
+            let sizes = [config.vocab, config.hidden];
+            parameter(tape, "lm_head.weight".to_owned(), sizes, dtype)
+        };
+        let config = config.clone();
+        Self { config, style, embed_tokens, layers, norm, lm_head }
     }
 
     fn masks(&self, tape: &mut Tape, sizes: [u64; 2], dtype: DType) -> Masks {
@@ -189,125 +245,43 @@ impl LlamaModel {
         hidden_states: &Tensor,
         shared: &Shared<'_>,
     ) -> (Tensor, Option<Tensor>) {
-        let query = self.heads(tape, &layer.q_proj, hidden_states, Head::Query(layer));
-        let key = self.heads(tape, &layer.k_proj, hidden_states, Head::Key(layer));
-        let value = self.heads(tape, &layer.v_proj, hidden_states, Head::Value);
-
-        tape.enter(Block::Attention, "apply_rotary_pos_emb");
-        let rotated_query = rotary::rotate(tape, &query, shared.cos, shared.sin);
-        let rotated_key = rotary::rotate(tape, &key, shared.cos, shared.sin);
-        tape.release(query);
-        tape.release(key);
-
-        tape.enter(Block::Attention, "attn_output");
-        let inputs = Inputs {
-            query: &rotated_query,
-            key: &rotated_key,
-            value: &value,
-            mask: shared.mask,
-            groups: self.config.heads / self.config.kv_heads,
-            dropout: self.config.attention_dropout,
-            softmax_in_f32: true,
-        };
-        let (attn_output, weights) = attend(tape, self.style.attention, inputs);
-        tape.enter(Block::Attention, "o_proj");
-        let projected = tape.linear(&attn_output, layer.o_proj.weight, layer.o_proj.bias);
-        for tensor in [attn_output, rotated_query, rotated_key, value] {
-            tape.release(tensor);
+        let model = (&self.config, self.style.attention);
+        match &layer.attention {
+            SelfAttention::Heads(heads) => heads.forward(tape, hidden_states, shared, model),
+            SelfAttention::Latent(latent) => latent.forward(tape, hidden_states, shared, model),
         }
-        (projected, weights)
-    }
-
-    /// A projection seen as heads, with Qwen3's norm over the head dimension.
-    fn heads(
-        &self,
-        tape: &mut Tape,
-        proj: &Linear,
-        hidden_states: &Tensor,
-        head: Head<'_>,
-    ) -> Tensor {
-        let (module, norm) = match head {
-            Head::Query(layer) => ("q_proj", layer.qk_norm.map(|norms| norms[0])),
-            Head::Key(layer) => ("k_proj", layer.qk_norm.map(|norms| norms[1])),
-            Head::Value => ("v_proj", None),
-        };
-        tape.enter(Block::Attention, module);
-        let projected = tape.linear(hidden_states, proj.weight, proj.bias);
-        let mut per_head = tape.split_last(&projected, self.config.head_dim);
-        tape.release(projected);
-        if let Some(norm) = norm {
-            tape.enter(Block::Attention, if module == "q_proj" { "q_norm" } else { "k_norm" });
-            let normed = rms_norm(tape, &per_head, norm);
-            tape.release(core::mem::replace(&mut per_head, normed));
-        }
-        let heads = tape.transpose(&per_head);
-        tape.release(per_head);
-        heads
     }
 
     fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
-        tape.enter(Block::Mlp, "gate_proj");
-        let gate = tape.linear(x, layer.gate_proj.weight, layer.gate_proj.bias);
-        tape.enter(Block::Mlp, "act_fn");
-        let activated = activate(tape, &gate, self.config.activation);
-        tape.release(gate);
-        tape.enter(Block::Mlp, "up_proj");
-        let up = tape.linear(x, layer.up_proj.weight, layer.up_proj.bias);
-        tape.enter(Block::Mlp, "act_fn * up_proj");
-        let product = tape.mul(&activated, &up);
-        tape.release(activated);
-        tape.release(up);
-        tape.enter(Block::Mlp, "down_proj");
-        let down = tape.linear(&product, layer.down_proj.weight, layer.down_proj.bias);
-        tape.release(product);
-        down
+        match &layer.mlp {
+            FeedForward::Mlp(mlp) => mlp.forward(tape, x, self.config.activation),
+            FeedForward::Mixture(mixture) => mixture.forward(tape, x),
+        }
     }
-}
-
-#[derive(Clone, Copy)]
-enum Head<'a> {
-    Query(&'a Layer),
-    Key(&'a Layer),
-    Value,
 }
 
 impl Layer {
     fn register(tape: &mut Tape, config: &LlamaLike, dtype: DType, index: u64) -> Self {
-        let LlamaLike { hidden, intermediate, head_dim, .. } = *config;
-        let (q_width, kv_width) = (config.heads * head_dim, config.kv_heads * head_dim);
-        let linear = |tape: &mut Tape, module: &str, outer: u64, inner: u64, bias: bool| {
-            let name = format!("model.layers.{index}.{module}");
-            let weight = parameter(tape, format!("{name}.weight"), [outer, inner], dtype);
-            let bias = bias.then(|| parameter(tape, format!("{name}.bias"), [outer], dtype));
-            Linear { weight, bias }
+        let LlamaLike { hidden, intermediate, .. } = *config;
+        let layer = format!("model.layers.{index}");
+        let path = format!("{layer}.self_attn");
+        let attention = match &config.latent {
+            Some(latent) => {
+                SelfAttention::Latent(LatentAttention::register(tape, &path, config, latent, dtype))
+            }
+            None => SelfAttention::Heads(Heads::register(tape, &path, config, dtype)),
         };
-        let vector = |tape: &mut Tape, module: &str, size: u64| {
-            parameter(tape, format!("model.layers.{index}.{module}.weight"), [size], dtype)
+        let path = format!("{layer}.mlp");
+        let experts = config.experts.as_ref().filter(|experts| experts.first_layer <= index);
+        let mlp = if let Some(experts) = experts {
+            FeedForward::Mixture(Mixture::register(tape, &path, config, experts, dtype))
+        } else {
+            let sizes = [hidden, intermediate];
+            FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
         };
-        let q_proj = linear(tape, "self_attn.q_proj", q_width, hidden, config.qkv_bias);
-        let k_proj = linear(tape, "self_attn.k_proj", kv_width, hidden, config.qkv_bias);
-        let v_proj = linear(tape, "self_attn.v_proj", kv_width, hidden, config.qkv_bias);
-        let o_proj = linear(tape, "self_attn.o_proj", hidden, q_width, config.output_bias);
-        let qk_norm = config.qk_norm.then(|| {
-            ["q_norm", "k_norm"].map(|m| vector(tape, &format!("self_attn.{m}"), head_dim))
-        });
-        let gate_proj = linear(tape, "mlp.gate_proj", intermediate, hidden, config.mlp_bias);
-        let up_proj = linear(tape, "mlp.up_proj", intermediate, hidden, config.mlp_bias);
-        let down_proj = linear(tape, "mlp.down_proj", hidden, intermediate, config.mlp_bias);
-        let input_norm = vector(tape, "input_layernorm", hidden);
-        let post_norm = vector(tape, "post_attention_layernorm", hidden);
-        Self {
-            q_proj,
-            k_proj,
-            v_proj,
-            o_proj,
-            qk_norm,
-            gate_proj,
-            up_proj,
-            down_proj,
-            input_norm,
-            post_norm,
-        }
+        let [input_norm, post_norm] = ["input_layernorm", "post_attention_layernorm"]
+            .map(|module| parameter(tape, format!("{layer}.{module}.weight"), [hidden], dtype));
+        Self { attention, mlp, input_norm, post_norm }
     }
 }
 

@@ -4,14 +4,17 @@
 //! Python would hold is a Rust binding, released where Python's name dies.
 
 mod attention;
+mod experts;
 mod gpt2;
+mod heads;
 mod llama;
 mod mask;
+mod mla;
+mod mlp;
 mod rotary;
 
-pub use gpt2::Gpt2Model;
-pub use llama::LlamaModel;
-use llama::Shared;
+use gpt2::Gpt2Model;
+use llama::LlamaModel;
 
 use crate::engine::Recompute;
 use crate::scenario::Architecture;
@@ -20,12 +23,13 @@ use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Attention, Checkpointing};
 
 /// A model on the tape.
-#[derive(Debug)]
-pub enum Model {
-    /// `GPT2LMHeadModel`.
-    Gpt2(Gpt2Model),
-    /// `LlamaForCausalLM` and the classes written like it.
-    Llama(LlamaModel),
+pub trait Network: Recompute + core::fmt::Debug {
+    /// Runs the model on its data: up to the last hidden state where the task is causal language
+    /// modelling, whose loss has several forms; to the logits elsewhere.
+    fn forward(&self, tape: &mut Tape, data: &Tensor) -> Tensor;
+
+    /// The output projection's weight.
+    fn lm_head(&self) -> ParamId;
 }
 
 /// How a model runs.
@@ -37,48 +41,16 @@ pub struct Style {
     pub checkpointing: Checkpointing,
 }
 
-impl Model {
-    /// Registers the parameters of a model, in the order of `model.parameters()`.
-    pub fn register(
-        tape: &mut Tape,
-        architecture: &Architecture,
-        dtype: DType,
-        style: Style,
-    ) -> Self {
-        match architecture {
-            Architecture::Gpt2(config) => {
-                Self::Gpt2(Gpt2Model::register(tape, config, dtype, style))
-            }
-            Architecture::Llama(config) => {
-                Self::Llama(LlamaModel::register(tape, config, dtype, style))
-            }
-        }
-    }
-
-    /// Runs the model up to the last hidden state.
-    pub fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
-        match self {
-            Self::Gpt2(model) => model.forward(tape, ids),
-            Self::Llama(model) => model.forward(tape, ids),
-        }
-    }
-
-    /// The output projection's weight.
-    pub const fn lm_head(&self) -> ParamId {
-        match self {
-            Self::Gpt2(model) => model.lm_head,
-            Self::Llama(model) => model.lm_head,
-        }
-    }
-}
-
-impl Recompute for Model {
-    fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]) {
-        let output = match self {
-            Self::Gpt2(model) => model.layer(tape, layer, input, arguments.first()),
-            Self::Llama(model) => model.layer(tape, layer, input, &Shared::of(arguments)),
-        };
-        tape.release(output);
+/// Registers the parameters of a model, in the order of `model.parameters()`.
+pub fn register(
+    tape: &mut Tape,
+    architecture: &Architecture,
+    dtype: DType,
+    style: Style,
+) -> Box<dyn Network> {
+    match architecture {
+        Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
+        Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
     }
 }
 

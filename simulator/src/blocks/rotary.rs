@@ -1,6 +1,6 @@
 //! Rotary position embedding: `LlamaRotaryEmbedding` and `apply_rotary_pos_emb`.
 
-use crate::tape::{Block, Prim, Tape, Tensor};
+use crate::tape::{Block, Library, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
 /// Cosine and sine tables.
@@ -16,6 +16,7 @@ pub(super) fn tables(tape: &mut Tape, tokens: u64, head_dim: u64, dtype: DType) 
     let f32 = |tape: &mut Tape, a, b| tape.helper(Shape::new([1, a, b]), DType::F32, Prim::Copy);
     let positions = f32(tape, 1, tokens);
     let freqs = tape.helper(Shape::new([1, head_dim / 2, tokens]), DType::F32, Prim::Bmm);
+    tape.workspace(Library::Blas);
     let emb = tape.helper(Shape::new([1, tokens, head_dim]), DType::F32, Prim::Cat);
     let mut scaled = || {
         let raw = tape.trigonometry(&emb);
@@ -50,4 +51,36 @@ pub(super) fn rotate(tape: &mut Tape, x: &Tensor, cos: &Tensor, sin: &Tensor) ->
     tape.release(straight);
     tape.release(across);
     result
+}
+
+/// `apply_rotary_pos_emb_interleave` of query and key: neighbours are rotated in pairs, without
+/// bringing them apart first.
+pub(super) fn rotate_pairs(
+    tape: &mut Tape,
+    inputs: [&Tensor; 2],
+    tables: [&Tensor; 2],
+) -> [Tensor; 2] {
+    let half = tables[0].shape.last() / 2;
+    let [cos, sin] = tables.map(|table| tape.slice_last(table, half));
+    let pairs = inputs.map(|x| [(); 2].map(|()| tape.slice_last(x, half)));
+    let rotated = pairs.each_ref().map(|[even, odd]| {
+        let first = tape.mul(even, &cos);
+        let second = tape.mul(odd, &sin);
+        let difference = tape.sub(&first, &second);
+        tape.release(first);
+        tape.release(second);
+        let first = tape.mul(odd, &cos);
+        let second = tape.mul(even, &sin);
+        let sum = tape.add(&first, &second);
+        tape.release(first);
+        tape.release(second);
+        let out = tape.cat_last(&difference, &sum);
+        tape.release(sum);
+        tape.release(difference);
+        out
+    });
+    for tensor in [cos, sin].into_iter().chain(pairs.into_iter().flatten()) {
+        tape.release(tensor);
+    }
+    rotated
 }

@@ -128,7 +128,7 @@ mod tests {
         check("{", &[("", Rule::Syntax)]);
         check("[]", &[("", Rule::Type)]);
         check("{}", &[("model_type", Rule::Missing)]);
-        check(r#"{"model_type": "mixtral"}"#, &[("model_type", Rule::Unsupported)]);
+        check(r#"{"model_type": "mamba"}"#, &[("model_type", Rule::Unsupported)]);
         check(
             r#"{"model_type": "llama", "num_local_experts": 8, "quantization_config": {"bits": 4},
                 "hidden_act": "mish", "num_hidden_layers": 0, "num_key_value_head": 8}"#,

@@ -15,7 +15,7 @@ pub struct SdpaInputs<'a> {
     pub query: &'a Tensor,
     /// `[batch, kv_heads, tokens, head_dim]`.
     pub key: &'a Tensor,
-    /// As key.
+    /// `[batch, kv_heads, tokens, value_dim]`.
     pub value: &'a Tensor,
     /// Boolean mask `[1, 1, tokens, tokens]`; without one the kernel is causal.
     pub mask: Option<&'a Tensor>,
@@ -28,8 +28,10 @@ pub struct SdpaInputs<'a> {
 pub struct KernelQuestion {
     /// Element type of the inputs.
     pub dtype: DType,
-    /// Elements per head.
+    /// Elements per query and key head.
     pub head_dim: u64,
+    /// Elements per value head.
+    pub value_dim: u64,
     /// Whether several query heads share a key head (`enable_gqa`).
     pub grouped: bool,
     /// Whether there is a mask.
@@ -47,16 +49,17 @@ pub struct KernelQuestion {
 /// 256), then `FlashAttention` (half types, capability 8.0, head dimension up to 256, no mask), then the
 /// memory-efficient kernel (no grouped heads, rows of a multiple of 16 bytes).
 pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
-    let KernelQuestion { dtype, head_dim, grouped, masked, device } = question;
+    let KernelQuestion { dtype, head_dim, value_dim, grouped, masked, device } = question;
     let (major, minor) = device.capability;
-    let aligned = head_dim.is_multiple_of(8) && head_dim <= 256;
-    let efficient = (!grouped && (head_dim * dtype.bytes()).is_multiple_of(16))
-        .then_some(AttentionKernel::Efficient);
+    let dims = [head_dim, value_dim];
+    let aligned = dims.iter().all(|dim| dim.is_multiple_of(8) && *dim <= 256);
+    let in_words = dims.iter().all(|dim| (dim * dtype.bytes()).is_multiple_of(16));
+    let efficient = (!grouped && in_words).then_some(AttentionKernel::Efficient);
     if !dtype.is_half() {
         efficient
     } else if matches!((major, minor), (9 | 10, 0)) && aligned {
         Some(AttentionKernel::Cudnn)
-    } else if 8 <= major && head_dim <= 256 && !masked {
+    } else if 8 <= major && head_dim <= 256 && value_dim == head_dim && !masked {
         Some(AttentionKernel::Flash)
     } else {
         efficient
@@ -71,15 +74,18 @@ impl Tape {
         let query = self.cast_input(inputs.query);
         let [batch, heads, tokens, head_dim] = four(&query);
         let [_, kv_heads, ..] = four(&key);
+        let value_dim = value.shape.last();
         let kernel = choose_kernel(KernelQuestion {
             dtype: query.dtype,
             head_dim,
+            value_dim,
             grouped: heads != kv_heads,
             masked: inputs.mask.is_some(),
             device: self.device,
         });
         let out = if let Some(kernel) = kernel {
-            let attention = Attention { kernel, batch, heads, kv_heads, tokens, head_dim };
+            let attention =
+                Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim };
             self.fused_attention(&attention, [&query, &key, &value], inputs)
         } else {
             self.composite_attention([&query, &key, &value], inputs)
@@ -125,7 +131,11 @@ impl Tape {
         for tensor in others.into_iter().flatten() {
             self.release(tensor);
         }
-        Tensor { layout: Layout::Transposed, ..out }
+        // Results of cuDNN's and flash kernels have the query's memory order.
+        let like_query =
+            query.layout == Layout::Contiguous && attention.kernel != AttentionKernel::Efficient;
+        let layout = if like_query { Layout::Contiguous } else { Layout::Transposed };
+        Tensor { layout, ..out }
     }
 
     /// `convert_boolean_attn_mask`: zero and minus infinity by `where`.

@@ -97,6 +97,7 @@ fn apply(
     match rule {
         Backward::Pass => one(tape.share(grad)),
         Backward::Add { .. } => add(tape, grad, context.edges),
+        Backward::Sub { .. } => subtract(tape, grad, context.edges),
         Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
         Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
         Backward::Square => square(tape, grad, context),
@@ -106,7 +107,10 @@ fn apply(
         Backward::Reshape { input } => reshape(tape, grad, input),
         Backward::Transpose => transpose(tape, grad),
         Backward::Slice { input } => slice(tape, grad, input),
-        Backward::Cat => cat(tape, grad, context),
+        Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
+        Backward::CopySlices { base, source, dtype } => {
+            copy_slices(tape, grad, [base, source], dtype, context.edges)
+        }
         Backward::Linear(product) => linear(tape, grad, &product, context),
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
@@ -114,6 +118,11 @@ fn apply(
         Backward::Embedding { vocab, hidden, indices, .. } => {
             one(tape.embedding_gradient(vocab, hidden, indices, context.dtype))
         }
+        Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
+        Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
+        Backward::Expand { input, .. } => one(expand(tape, grad, input)),
+        Backward::Div { dtypes, .. } => div(tape, grad, dtypes, context.edges),
+        Backward::Grouped(size) => tape.grouped_gradients(grad, &size, context.edges),
         Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
         Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
@@ -132,10 +141,20 @@ fn one(grad: Tensor) -> Gradients {
 /// argument order (`validate_outputs`).
 fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
     match rule {
-        Backward::Add { inputs, dtypes } | Backward::Mul { inputs, dtypes } => {
+        Backward::Add { inputs, dtypes }
+        | Backward::Mul { inputs, dtypes }
+        | Backward::Div { inputs, dtypes } => {
             for (i, output) in raw.iter_mut().enumerate().take(2) {
                 *output = output.take().map(|grad| fit(tape, grad, inputs[i], dtypes[i]));
             }
+        }
+        Backward::Sub { dtypes } | Backward::Cat { dtypes, .. } => {
+            for (output, dtype) in raw.iter_mut().zip(dtypes) {
+                *output = output.take().map(|grad| in_dtype(tape, grad, dtype));
+            }
+        }
+        Backward::Expand { dtype, .. } => {
+            raw[0] = raw[0].take().map(|grad| in_dtype(tape, grad, dtype));
         }
         Backward::Linear(Product { outer, bias: true, .. }) => {
             raw[2] = raw[2].take().map(|grad| {
@@ -150,11 +169,15 @@ fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
 
 fn fit(tape: &mut Tape, grad: Tensor, shape: Shape, dtype: DType) -> Tensor {
     let reduced = reduce_to(tape, grad, shape);
-    if reduced.dtype == dtype {
-        return reduced;
+    in_dtype(tape, reduced, dtype)
+}
+
+fn in_dtype(tape: &mut Tape, grad: Tensor, dtype: DType) -> Tensor {
+    if grad.dtype == dtype {
+        return grad;
     }
-    let cast = tape.elementwise(Prim::Copy, &[&reduced], dtype);
-    tape.release(reduced);
+    let cast = tape.elementwise(Prim::Copy, &[&grad], dtype);
+    tape.release(grad);
     cast
 }
 
@@ -182,6 +205,55 @@ fn add(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
     outputs
 }
 
+/// `-grad` for what was subtracted, then the gradient itself.
+fn subtract(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    if edges[1].wanted() {
+        outputs[1] = Some(tape.elementwise(Prim::Neg, &[grad], grad.dtype));
+    }
+    if edges[0].wanted() {
+        outputs[0] = Some(tape.share(grad));
+    }
+    outputs
+}
+
+/// A copy of the gradient for the base, and of its slice for the source; the base's slice becomes zeros.
+///
+/// Source: `CopySlices::apply_impl` (`torch/csrc/autograd/functions/tensor.cpp`) around `CopyBackwards`.
+fn copy_slices(
+    tape: &mut Tape,
+    grad: &Tensor,
+    [base, source]: [Shape; 2],
+    dtype: DType,
+    edges: [Edge; 3],
+) -> Gradients {
+    let strided = |tape: &mut Tape, out: &Tensor| {
+        tape.run(Prim::Copy, pointwise(Pointwise::Strided, grad.dtype, 2 * out.bytes()));
+    };
+    let result = tape.empty(base, grad.dtype, Prim::Copy);
+    strided(tape, &result);
+    let slice = tape.empty(source, grad.dtype, Prim::Copy);
+    strided(tape, &slice);
+    let zeros = edges[0].wanted().then(|| tape.empty(source, grad.dtype, Prim::Copy));
+    let mut outputs = NONE;
+    outputs[1] = edges[1].wanted().then(|| {
+        if slice.dtype == dtype {
+            tape.share(&slice)
+        } else {
+            tape.elementwise(Prim::Copy, &[&slice], dtype)
+        }
+    });
+    tape.release(slice);
+    if let Some(zeros) = zeros {
+        strided(tape, &zeros);
+        tape.release(zeros);
+        outputs[0] = Some(result);
+    } else {
+        tape.release(result);
+    }
+    outputs
+}
+
 fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> Gradients {
     let mut outputs = NONE;
     // `other` comes before `self`.
@@ -192,6 +264,34 @@ fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> 
         }
     }
     outputs
+}
+
+/// `-grad * ((self / other) / other)` for the divisor, then `grad / other`.
+fn div(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: [Edge; 3]) -> Gradients {
+    let mut outputs = NONE;
+    let wide = dtypes[0].promote(dtypes[1]);
+    if edges[1].wanted() {
+        // C++ makes the right operand of the product first.
+        let quotient = tape.elementwise(Prim::Div, &[grad], wide);
+        let twice = tape.elementwise(Prim::Div, &[grad], wide);
+        let negated = tape.elementwise(Prim::Neg, &[grad], grad.dtype);
+        outputs[1] = Some(tape.elementwise(Prim::Mul, &[&negated, &twice], wide));
+        for tensor in [negated, twice, quotient] {
+            tape.release(tensor);
+        }
+    }
+    if edges[0].wanted() {
+        outputs[0] = Some(tape.elementwise(Prim::Div, &[grad], wide));
+    }
+    outputs
+}
+
+/// The gradient seen with the summed dimension again.
+fn expand(tape: &mut Tape, grad: &Tensor, input: Shape) -> Tensor {
+    let same = grad.shape.elements() == input.elements();
+    let grad = tape.share(grad);
+    let layout = if same { grad.layout } else { Layout::Strided };
+    Tensor { shape: input, layout, view: true, ..grad }
 }
 
 /// `grad * (2 * self.pow(1))`: the power, its double, their product.
@@ -243,15 +343,15 @@ fn slice(tape: &mut Tape, grad: &Tensor, input: Shape) -> Gradients {
     one(result)
 }
 
-/// Views of the gradient's halves.
-fn cat(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
+/// Views of the gradient's parts.
+fn cat(tape: &mut Tape, grad: &Tensor, sizes: [u64; 2], context: Context) -> Gradients {
     let mut outputs = NONE;
-    for (output, edge) in outputs.iter_mut().zip(context.edges).take(2) {
+    for ((output, edge), size) in outputs.iter_mut().zip(context.edges).zip(sizes) {
         if edge.wanted() {
-            let mut half = tape.share(grad);
-            half.shape = grad.shape.with_last(grad.shape.last() / 2);
-            half.view = true;
-            *output = Some(half);
+            let mut part = tape.share(grad);
+            part.shape = grad.shape.with_last(size);
+            part.view = true;
+            *output = Some(part);
         }
     }
     outputs
@@ -285,7 +385,8 @@ fn linear(tape: &mut Tape, grad: &Tensor, product: &Product, context: Context) -
             let out = tape.empty(input, grad.dtype, context.prim);
             tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
-            Tensor { view: true, ..out }
+            // More than two dimensions are folded into two, and back by a view.
+            Tensor { view: 2 < input.sizes().len(), ..out }
         } else {
             let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
             tape.workspace(Library::Blas);

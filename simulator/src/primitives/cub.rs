@@ -7,18 +7,39 @@ fn aliased(parts: &[u64]) -> u64 {
     parts.iter().map(|part| part.next_multiple_of(256)).sum::<u64>() + 255
 }
 
-/// `cub::DeviceRadixSort::SortPairs` of 64-bit keys with 64-bit values, bytes: the other half of both
-/// double buffers, histograms and counters of 256 bins for eight digits, and a look-back of 256
-/// counts for each tile of 4,096 items (`DispatchRadixSort::InvokeOnesweep`).
+/// Items up to which a sort needs one block and no memory (`DispatchRadixSort::InvokeSingleTile`).
+const SINGLE_TILE: u64 = 2304;
+/// Items of one tile of a longer sort, by the requests recorded with PyTorch 2.11 (4,097 items have one
+/// tile, 300,000 have 66).
+const SORT_TILE: u64 = 4608;
+
+/// `cub::DeviceRadixSort::SortPairs` of 64-bit keys with 64-bit values, bytes: as
+/// [`sort_scratch_of`] with all 64 bits.
 pub(crate) fn sort_scratch(items: u64) -> u64 {
-    let lookback = items.div_ceil(4096) * 256 * 4;
-    aliased(&[8 * items, 8 * items, 8 * 256 * 8, 8 * 4, lookback])
+    sort_scratch_of(items, 64)
+}
+
+/// The same where only the lowest bits of a key count, bytes: the other half of both double buffers,
+/// histograms and counters of 256 bins for each digit of eight bits, and a look-back of 256 counts for
+/// each tile (`DispatchRadixSort::InvokeOnesweep`).
+pub(crate) fn sort_scratch_of(items: u64, bits: u64) -> u64 {
+    if items <= SINGLE_TILE {
+        return 1;
+    }
+    let digits = bits.div_ceil(8);
+    let lookback = items.div_ceil(SORT_TILE) * 256 * 4;
+    aliased(&[8 * items, 8 * items, 8 * 256 * digits, 4 * digits, lookback])
 }
 
 /// Scan, bytes: 16 for each tile's descriptor and for 32 more, a warp ahead of the first
 /// (`ScanTileState`). A tile has 512 to 963 items by the requests recorded with PyTorch 2.11.
 pub(crate) fn scan_scratch(items: u64) -> u64 {
     descriptors(items.div_ceil(768))
+}
+
+/// Scan of few 32-bit integers, one tile, bytes: descriptors of 8 bytes.
+pub(crate) fn short_scan_scratch() -> u64 {
+    aliased(&[33 * 8, 1])
 }
 
 /// `cub::DeviceSelect::UniqueByKey`, bytes: as [`scan_scratch`], with tiles of at least 1,024 items.
@@ -48,5 +69,17 @@ mod tests {
         for items in [512, 1000, 2048] {
             assert_eq!(scan_scratch(items), 1279);
         }
+    }
+
+    /// Recorded on an H200 with torch 2.11 around `sort`, `index_put_` and `cumsum`.
+    #[test]
+    fn short_keys_as_recorded() {
+        let check = |items, bits, expect| assert_eq!(sort_scratch_of(items, bits), expect);
+        check(2304, 12, 1);
+        check(2305, 12, 43_007);
+        check(4097, 64, 83_967);
+        check(8192, 12, 137_727);
+        check(300_000, 17, 4_874_239);
+        assert_eq!(short_scan_scratch(), 1023);
     }
 }

@@ -27,6 +27,14 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// `a - b` of the same shape.
+    pub fn sub(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
+        let rule = Backward::Sub { dtypes: [a.dtype, b.dtype] };
+        let node = self.records(&[a, b]).then(|| self.begin_node(Prim::Add, rule, &[a, b]));
+        let out = self.elementwise(Prim::Add, &[a, b], a.dtype.promote(b.dtype));
+        self.with_node(out, node)
+    }
+
     /// `a * b`.
     pub fn mul(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         let node = self.records(&[a, b]).then(|| {
@@ -53,6 +61,28 @@ impl Tape {
     /// `a * number`.
     pub fn mul_scalar(&mut self, a: &Tensor) -> Tensor {
         self.unary(Prim::Mul, a, a.dtype, Backward::Unary)
+    }
+
+    /// `a /= b` in place: keeps the divisor, and a copy of what was divided.
+    pub fn div_in_place(&mut self, a: Tensor, b: &Tensor) -> Tensor {
+        let node = self.records(&[&a, b]).then(|| {
+            let rule = Backward::Div { inputs: [a.shape, b.shape], dtypes: [a.dtype, b.dtype] };
+            let mut node = self.begin_node(Prim::Div, rule, &[&a, b]);
+            self.save(&mut node, b);
+            if b.requires_grad() {
+                let original = self.elementwise(Prim::Copy, &[&a], a.dtype);
+                self.save(&mut node, &original);
+                self.release(original);
+            }
+            node
+        });
+        self.run(Prim::Div, pointwise(Pointwise::Binary, a.dtype, 2 * a.bytes() + b.bytes()));
+        self.with_node(a, node)
+    }
+
+    /// `sigmoid(a)`; keeps its result.
+    pub fn sigmoid(&mut self, a: &Tensor) -> Tensor {
+        self.keeping_result(Prim::Sigmoid, a, Backward::Unary)
     }
 
     /// `-a`.

@@ -37,18 +37,19 @@ impl Tape {
     ) -> Results {
         let &Attention { kernel, batch, heads, tokens, head_dim, .. } = attention;
         let lse_shape = Shape::new([batch, heads, tokens]);
+        let result = query.shape.with_last(attention.value_dim);
         let scalar = |tape: &mut Self| tape.empty(Shape::scalar(), DType::I64, Prim::Sdpa);
         match kernel {
             AttentionKernel::Cudnn => {
                 let seed = scalar(self);
                 let offset = scalar(self);
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
+                let out = self.empty(result, query.dtype, Prim::Sdpa);
                 let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
                 self.scratch(CUDNN_WORKSPACE, Prim::Sdpa);
                 Results { lse, out, offset: Some(offset), seed: Some(seed) }
             }
             AttentionKernel::Flash => {
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
+                let out = self.empty(result, query.dtype, Prim::Sdpa);
                 let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
                 let splits = if dropout <= 0.0 { flash_splits(attention, self.device) } else { 1 };
                 let rows = batch * heads * tokens;
@@ -65,10 +66,10 @@ impl Tape {
                 Results { lse, out, offset: Some(offset), seed: Some(seed) }
             }
             AttentionKernel::Efficient => {
-                let out = self.empty(query.shape, query.dtype, Prim::Sdpa);
+                let out = self.empty(result, query.dtype, Prim::Sdpa);
                 let aligned = Shape::new([batch, heads, tokens.div_ceil(32) * 32]);
                 let lse = self.empty(aligned, DType::F32, Prim::Sdpa);
-                if query.dtype.is_half() && 128 < head_dim {
+                if query.dtype.is_half() && 128 < attention.value_dim {
                     // An fp32 accumulator of the output.
                     self.scratch(2 * out.bytes(), Prim::Sdpa);
                 }
@@ -79,9 +80,10 @@ impl Tape {
 
     /// Gradients of query, key and value.
     pub(super) fn fused_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
-        let grads = [heads, kv_heads, kv_heads].map(|heads| {
-            let grad = self.empty(Shape::new([batch, heads, tokens, head_dim]), dtype, Prim::Sdpa);
+        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim } = attention;
+        let shapes = [(heads, head_dim), (kv_heads, head_dim), (kv_heads, value_dim)];
+        let grads = shapes.map(|(heads, dim)| {
+            let grad = self.empty(Shape::new([batch, heads, tokens, dim]), dtype, Prim::Sdpa);
             Tensor { layout: Layout::Transposed, ..grad }
         });
         match kernel {
@@ -107,10 +109,10 @@ impl Tape {
     /// Source: `_efficient_attention_backward` (`attention_backward.cu`) and `workspace_size` in
     /// `mem_eff_attention/kernel_backward.h`. In fp32 the product is a tensor of its own.
     fn efficient_scratch(&mut self, attention: &Attention, dtype: DType) {
-        let &Attention { batch, heads, tokens, head_dim, .. } = attention;
+        let &Attention { batch, heads, tokens, head_dim, value_dim, .. } = attention;
         let rows = batch * heads * tokens;
         let delta = if dtype == DType::F32 {
-            let product = self.allocate(rows * head_dim * 4, Prim::Sdpa);
+            let product = self.allocate(rows * value_dim * 4, Prim::Sdpa);
             let sums = self.allocate(rows * 4, Prim::Sdpa);
             let delta = self.allocate(rows * 4, Prim::Sdpa);
             self.release_storage(sums);
@@ -119,7 +121,7 @@ impl Tape {
         } else {
             self.allocate(rows * 4, Prim::Sdpa)
         };
-        let bytes = batch * heads * efficient_workspace(tokens, head_dim, dtype);
+        let bytes = batch * heads * efficient_workspace(tokens, [head_dim, value_dim], dtype);
         let workspace = self.allocate(bytes, Prim::Sdpa);
         self.release_storage(delta);
         self.release_storage(workspace);
@@ -151,16 +153,19 @@ impl Tape {
 ///
 /// Blocks of the query's gradient are fp32 buffers with a lock of 16 bytes; above 128 elements per head
 /// half types also accumulate key and value gradients in fp32.
-fn efficient_workspace(tokens: u64, head_dim: u64, dtype: DType) -> u64 {
+fn efficient_workspace(tokens: u64, dims: [u64; 2], dtype: DType) -> u64 {
     const LOCK: u64 = 16;
-    let (rows, columns) = match (head_dim, dtype.is_half()) {
+    let [head_dim, value_dim] = dims;
+    let widest = head_dim.max(value_dim);
+    let (rows, columns) = match (widest, dtype.is_half()) {
         (..=64, _) => (64, 64),
         (65..=128, true) => (128, 128),
         _ => (128, 64),
     };
     let blocks = tokens.div_ceil(rows) * head_dim.div_ceil(columns);
-    let accumulators = if dtype.is_half() && 128 < head_dim {
-        2 * tokens.div_ceil(128) * 128 * head_dim.div_ceil(128) * 128 * 4
+    let accumulators = if dtype.is_half() && 128 < widest {
+        let columns = (head_dim.div_ceil(128) + value_dim.div_ceil(128)) * 128;
+        tokens.div_ceil(128) * 128 * columns * 4
     } else {
         0
     };
@@ -199,7 +204,7 @@ fn flash_splits(attention: &Attention, device: Device) -> u64 {
 }
 
 pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool) -> Work {
-    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
+    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, .. } = attention;
     let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
     let class = WorkClass::Attention {
         batch: narrow(batch),
@@ -225,7 +230,7 @@ mod tests {
     #[test]
     fn workspaces_as_recorded() {
         let check = |tokens, head_dim, dtype, expect: u64| {
-            assert_eq!(efficient_workspace(tokens, head_dim, dtype), expect);
+            assert_eq!(efficient_workspace(tokens, [head_dim; 2], dtype), expect);
         };
         check(1024, 64, DType::F32, 8_396_800 / 32);
         check(777, 96, DType::F32, 7_343_616 / 16);
@@ -243,7 +248,15 @@ mod tests {
         let device = Device { sm_count: 132, threads_per_sm: 2048, capability: (9, 0) };
         let check = |batch, heads, tokens, head_dim, expect| {
             let kernel = AttentionKernel::Flash;
-            let attention = Attention { kernel, batch, heads, kv_heads: heads, tokens, head_dim };
+            let attention = Attention {
+                kernel,
+                batch,
+                heads,
+                kv_heads: heads,
+                tokens,
+                head_dim,
+                value_dim: head_dim,
+            };
             assert_eq!(flash_splits(&attention, device), expect);
         };
         check(2, 16, 1024, 64, 1);

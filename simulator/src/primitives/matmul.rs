@@ -33,6 +33,13 @@ impl Tape {
         self.multiply(x, weight, bias, true)
     }
 
+    /// `F.linear(x, weight)` with a weight that was computed, which autocast's cache does not hold.
+    pub fn linear_of(&mut self, x: &Tensor, weight: &Tensor) -> Tensor {
+        let weight = self.cast_input(weight);
+        let x = self.cast_input(x);
+        self.multiply(x, weight, None, true)
+    }
+
     /// transformers' `Conv1D`: `addmm(bias, x, weight)` with a weight `[inner, outer]`.
     pub fn conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
         let weight = self.cast_weight(weight);
@@ -139,7 +146,7 @@ impl Tape {
     /// 32 MiB on compute capability 9.0 and 10.0, else 2 × 4 MiB + 8 × 16 KiB;
     /// `parseCUDABlasLtWorkspaceSize` gives cuBLASLt 1 MiB. `isInputCompliesAddmmCudaLt` in
     /// `aten/src/ATen/native/cuda/Blas.cpp` sends products with a bias to the latter.
-    pub(super) fn workspace(&mut self, library: Library) {
+    pub fn workspace(&mut self, library: Library) {
         let backward = self.scope().backward;
         if self.stopped() || self.has_workspace(library, backward) {
             return;

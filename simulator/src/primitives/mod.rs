@@ -13,11 +13,13 @@ mod cub;
 mod elementwise;
 mod embedding;
 mod fused;
+mod grouped;
 mod loss;
 mod matmul;
 mod normalize;
 mod reduce;
 mod reshape;
+mod routing;
 mod work;
 
 pub use attention::{KernelQuestion, SdpaInputs, choose_kernel};

@@ -1,9 +1,10 @@
 //! Reductions: the scratch that a reduction over outer dimensions takes.
 
 use crate::clock::Reduce;
-use crate::tape::{Device, Prim, Tape, Tensor};
+use crate::tape::{Backward, Device, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
+use super::reshape::three;
 use super::work::reduction;
 
 /// Threads of one reduction block (`ReduceConfig`'s `MAX_NUM_THREADS`).
@@ -89,6 +90,27 @@ impl Tape {
         let bytes = input.bytes() + out.bytes();
         self.run(Prim::Sum, reduction(Reduce::Last, &input.shape, input.dtype, bytes));
         out
+    }
+
+    /// `x.sum(dim=-1, keepdim=True)`, which autocast asks for in fp32.
+    pub fn sum_each_row(&mut self, x: &Tensor) -> Tensor {
+        let rule = Backward::Expand { input: x.shape, dtype: x.dtype };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Sum, rule, &[x]));
+        let dtype = if self.autocast().is_some() { DType::F32 } else { x.dtype };
+        let out = self.sum_last(x, dtype);
+        self.with_node(out, node)
+    }
+
+    /// `x.sum(dim=1)` of `[rows, terms, columns]` with few terms, under autocast in fp32.
+    pub fn sum_second(&mut self, x: &Tensor) -> Tensor {
+        let [rows, _, columns] = three(x);
+        let rule = Backward::Expand { input: x.shape, dtype: x.dtype };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Sum, rule, &[x]));
+        let dtype = if self.autocast().is_some() { DType::F32 } else { x.dtype };
+        let out = self.empty(Shape::new([rows, columns]), dtype, Prim::Sum);
+        let bytes = x.bytes() + out.bytes();
+        self.run(Prim::Sum, reduction(Reduce::First, &x.shape, x.dtype, bytes));
+        self.with_node(out, node)
     }
 
     pub(super) fn reduction_scratch(&mut self, scratch: ReduceScratch) {

@@ -70,31 +70,72 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    /// `cat((a, b), dim=-1)`: contiguous.
+    /// `cat((a, b), dim=-1)`: contiguous, in the wider of two types.
     pub fn cat_last(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
-        let node =
-            self.records(&[a, b]).then(|| self.begin_node(Prim::Cat, Backward::Cat, &[a, b]));
-        let shape = a.shape.with_last(a.shape.last() + b.shape.last());
-        let out = self.empty(shape, a.dtype, Prim::Cat);
-        self.run(Prim::Cat, pointwise(Pointwise::Strided, a.dtype, 2 * out.bytes()));
+        let sizes = [a.shape.last(), b.shape.last()];
+        let rule = Backward::Cat { sizes, dtypes: [a.dtype, b.dtype] };
+        let node = self.records(&[a, b]).then(|| self.begin_node(Prim::Cat, rule, &[a, b]));
+        let shape = a.shape.with_last(sizes[0] + sizes[1]);
+        let out = self.empty(shape, a.dtype.promote(b.dtype), Prim::Cat);
+        self.run(Prim::Cat, pointwise(Pointwise::Strided, out.dtype, 2 * out.bytes()));
+        self.with_node(out, node)
+    }
+
+    /// `base[..., start..end].copy_(source)`: the base is changed in place.
+    pub fn copy_into(&mut self, base: Tensor, source: &Tensor) -> Tensor {
+        let node = self.records(&[&base, source]).then(|| {
+            let (shape, dtype) = (source.shape, source.dtype);
+            let rule = Backward::CopySlices { base: base.shape, source: shape, dtype };
+            self.begin_node(Prim::Copy, rule, &[&base, source])
+        });
+        self.run(Prim::Copy, pointwise(Pointwise::Strided, base.dtype, 2 * source.bytes()));
+        self.with_node(base, node)
+    }
+
+    /// `x.expand(-1, heads, -1, -1)` of one head: a view, whose gradient is summed over the heads.
+    pub fn expand_heads(&mut self, x: &Tensor, heads: u64) -> Tensor {
+        let [batch, _, tokens, dim] = four(x);
+        let rule = Backward::RepeatKv { input: x.shape, groups: heads };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::View, rule, &[x]));
+        self.host(HostWork::View);
+        let mut out = self.share(x);
+        out.shape = Shape::new([batch, heads, tokens, dim]);
+        out.layout = Layout::Strided;
+        out.view = true;
         self.with_node(out, node)
     }
 
     /// `x.split(size, dim=-1)` into three views.
     pub fn split3(&mut self, x: &Tensor) -> [Tensor; 3] {
-        let rule = Backward::Split { input: x.shape, parts: 3 };
+        self.split(x, [x.shape.last() / 3; 3])
+    }
+
+    /// `x.split(sizes, dim=-1)`: views of its parts.
+    pub fn split<const N: usize>(&mut self, x: &Tensor, sizes: [u64; N]) -> [Tensor; N] {
+        let parts = u8::try_from(N).unwrap_or(u8::MAX);
+        let rule = Backward::Split { input: x.shape, parts };
         let node = self.records(&[x]).then(|| self.begin_node(Prim::Split, rule, &[x]));
         let source = node.map(|node| self.finish_node(node));
         self.host(HostWork::View);
-        let mut part = |output: u8| {
+        let mut output = 0;
+        sizes.map(|size| {
             let mut out = self.share(x);
-            out.shape = x.shape.with_last(x.shape.last() / 3);
+            out.shape = x.shape.with_last(size);
             out.layout = Layout::Strided;
             out.view = true;
             out.source = source.map_or(out.source, |source| source.output(output));
+            output += 1;
             out
-        };
-        [part(0), part(1), part(2)]
+        })
+    }
+
+    /// `x.view(shape)` and `x.reshape(shape)` of contiguous memory, merging or splitting dimensions.
+    pub fn reshape(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.view(x, shape);
+        self.host(HostWork::View);
+        self.with_node(out, node)
     }
 
     /// `repeat_kv`: each key or value head is copied for the query heads of its group.

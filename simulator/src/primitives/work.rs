@@ -12,7 +12,8 @@ pub(super) fn narrow(size: u64) -> u32 {
 /// The clock's number format.
 pub(super) const fn number(dtype: DType) -> Number {
     match dtype {
-        DType::F32 => Number::F32,
+        // Counts and offsets: four bytes as well.
+        DType::F32 | DType::I32 => Number::F32,
         DType::BF16 => Number::Bf16,
         DType::F16 => Number::F16,
         DType::I64 => Number::I64,
@@ -31,11 +32,12 @@ pub(super) const fn pointwise_of(prim: Prim, tensors: usize, from: DType, to: DT
         Prim::Copy if from.bytes() < to.bytes() => Pointwise::Widen,
         Prim::Copy if to.bytes() < from.bytes() => Pointwise::Narrow,
         Prim::Copy => Pointwise::Copy,
-        Prim::Silu => Pointwise::Silu,
+        Prim::Silu | Prim::Sigmoid => Pointwise::Silu,
         Prim::Gelu => Pointwise::Gelu,
         Prim::Tanh | Prim::Trigonometry => Pointwise::Tanh,
         Prim::Dropout => Pointwise::Dropout,
-        Prim::Add | Prim::Mul if 1 < tensors => Pointwise::Binary,
+        Prim::Add | Prim::Mul | Prim::Div if 1 < tensors => Pointwise::Binary,
+        Prim::MaskedFill => Pointwise::Binary,
         _ => Pointwise::Unary,
     }
 }

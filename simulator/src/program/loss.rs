@@ -4,6 +4,7 @@
 //! in transformers 4.38 (`models/llama/modeling_llama.py`).
 
 use crate::primitives::FusedLossShape;
+use crate::scenario::Task;
 use crate::tape::{Block, Prim, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Loss;
@@ -12,12 +13,41 @@ use crate::wire::timeline::{Category, PhaseKind};
 use super::Process;
 
 impl Process<'_> {
-    pub(super) fn loss(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
-        match self.scenario.stack.loss {
-            Loss::FusedLinear => self.fused_loss(hidden, labels, micro_batch),
-            Loss::Transformers4 => self.loss_of_transformers_4(hidden, labels, micro_batch),
-            Loss::Transformers5 => self.loss_of_transformers_5(hidden, labels, micro_batch),
+    /// The loss over what the model gave: its last hidden state or its logits, as its task says.
+    pub(super) fn loss(&mut self, output: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
+        match (self.family.task(), self.scenario.stack.loss) {
+            (Task::CausalLm, Loss::FusedLinear) => self.fused_loss(output, labels, micro_batch),
+            (Task::CausalLm, Loss::Transformers4) => {
+                self.loss_of_transformers_4(output, labels, micro_batch)
+            }
+            (Task::CausalLm, Loss::Transformers5) => {
+                self.loss_of_transformers_5(output, labels, micro_batch)
+            }
+            (Task::TokenLabels | Task::Classification, _) => {
+                self.loss_where_labels_stand(output, labels, micro_batch)
+            }
         }
+    }
+
+    /// `CrossEntropyLoss()(logits.view(-1, classes), labels.view(-1))`.
+    fn loss_where_labels_stand(
+        &mut self,
+        logits: Tensor,
+        labels: &Tensor,
+        micro_batch: u32,
+    ) -> Tensor {
+        let tape = &mut self.tape;
+        tape.categorise(logits.storage, Category::Logits);
+        tape.phase(PhaseKind::Loss, micro_batch);
+        tape.enter(Block::Loss, "cross_entropy");
+        let rows = Shape::new([labels.shape.elements(), logits.shape.last()]);
+        let flat = tape.view(&logits, rows);
+        let target = tape.share(labels);
+        let loss = tape.cross_entropy(&flat, target);
+        for tensor in [flat, logits] {
+            tape.release(tensor);
+        }
+        loss
     }
 
     fn logits(&mut self, hidden: &Tensor) -> Tensor {

@@ -4,12 +4,12 @@ mod loss;
 mod optimizer;
 mod scaler;
 
-use crate::blocks::{Model, Style};
+use crate::blocks::{Network, Style, register};
 use crate::engine;
-use crate::scenario::{Architecture, ValidScenario};
+use crate::scenario::{Data, Family, Task, ValidScenario};
 use crate::tape::{Block, Device, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::{Precision, Scenario};
+use crate::wire::scenario::{Precision, Scenario, Workload};
 use crate::wire::timeline::{Category, PhaseKind};
 
 use scaler::Scaler;
@@ -32,9 +32,10 @@ pub struct Run {
 #[derive(Debug)]
 pub struct Process<'a> {
     scenario: &'a Scenario,
+    family: &'a dyn Family,
     tape: Tape,
-    model: Model,
-    /// Token ids and labels.
+    model: Box<dyn Network>,
+    /// Data and labels.
     inputs: [StorageId; 2],
     scaler: Option<Scaler>,
     origin: Vec<u32>,
@@ -49,20 +50,19 @@ impl<'a> Process<'a> {
         let style =
             Style { attention: document.stack.attention, checkpointing: document.checkpointing };
         let dtype = weight_dtype(document.precision);
-        let model = Model::register(&mut tape, scenario.architecture(), dtype, style);
-        construct_rest(&mut tape, scenario.architecture(), &model);
+        let model = register(&mut tape, scenario.architecture(), dtype, style);
+        let family = scenario.family();
+        construct_rest(&mut tape, family, model.as_ref());
         tape.empty_cache();
-        let ids = Shape::new([document.workload.micro_batch, document.workload.seq_len]);
-        let mut input = |module| {
+        let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
-            let tensor = tape.helper(ids, DType::I64, Prim::Input);
+            let tensor = tape.helper(shape, dtype, Prim::Input);
             tape.categorise(tensor.storage, Category::Inputs);
             tensor.storage
-        };
-        let inputs = [input("input_ids"), input("labels")];
+        });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
-        let mut process =
-            Self { scenario: document, tape, model, inputs, scaler, origin: Vec::new() };
+        let origin = Vec::new();
+        let mut process = Self { scenario: document, family, tape, model, inputs, scaler, origin };
         let run = process.take_run();
         (process, run)
     }
@@ -95,12 +95,12 @@ impl<'a> Process<'a> {
         self.tape.phase(PhaseKind::Forward, micro_batch);
         self.tape.set_grad_enabled(true);
         self.tape.set_autocast(autocast_dtype(self.scenario.precision));
-        let ids = self.input(0);
-        let hidden_states = self.model.forward(&mut self.tape, &ids);
-        self.tape.release(ids);
-        let labels = self.input(1);
-        let loss = self.loss(hidden_states, &labels, micro_batch);
-        self.tape.release(labels);
+        let [data, labels] = self.inputs();
+        let output = self.model.forward(&mut self.tape, &data);
+        let loss = self.loss(output, &labels, micro_batch);
+        for tensor in [data, labels] {
+            self.tape.release(tensor);
+        }
         self.tape.end_autocast();
         loss
     }
@@ -111,16 +111,16 @@ impl<'a> Process<'a> {
             Some(scaler) => scaler.scale(&mut self.tape, &loss),
             None => self.tape.share(&loss),
         };
-        engine::backward(&mut self.tape, &scaled, &self.model);
+        engine::backward(&mut self.tape, &scaled, self.model.as_ref());
         self.tape.release(scaled);
         self.tape.release(loss);
     }
 
-    /// A handle to an input.
-    fn input(&mut self, index: usize) -> Tensor {
-        let workload = &self.scenario.workload;
-        let shape = Shape::new([workload.micro_batch, workload.seq_len]);
-        self.tape.handle(self.inputs[index], shape, DType::I64)
+    /// Handles to data and labels.
+    fn inputs(&mut self) -> [Tensor; 2] {
+        let [(_, data, dtype), (_, labels, label_dtype)] = inputs(self.family, self.scenario);
+        let [of_data, of_labels] = self.inputs;
+        [self.tape.handle(of_data, data, dtype), self.tape.handle(of_labels, labels, label_dtype)]
     }
 
     fn take_run(&mut self) -> Run {
@@ -135,21 +135,33 @@ impl<'a> Process<'a> {
     }
 }
 
-/// What construction allocates after the parameters: rotary buffers (the inverse frequencies and their
-/// copy, fp32), and the output projection of a model that then ties it to its embedding.
-fn construct_rest(tape: &mut Tape, architecture: &Architecture, model: &Model) {
-    tape.enter(Block::Rotary, "inv_freq");
-    let tied = match architecture {
-        Architecture::Gpt2(config) => config.tied,
-        Architecture::Llama(config) => {
-            for _ in 0..2 {
-                let buffer = tape.allocate(config.head_dim / 2 * 4, Prim::Parameter);
-                tape.categorise(buffer, Category::Weights);
-            }
-            config.tied
+/// Data and labels of a micro-batch: name, shape and element type.
+fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DType); 2] {
+    let Workload { micro_batch, seq_len, .. } = scenario.workload;
+    let tokens = Shape::new([micro_batch, seq_len]);
+    let data = match family.data() {
+        Data::Tokens => ("input_ids", tokens, DType::I64),
+        Data::Images(side) => {
+            let pixels = Shape::new([micro_batch, 3, side, side]);
+            ("pixel_values", pixels, weight_dtype(scenario.precision))
         }
     };
-    if tied {
+    let labels = match family.task() {
+        Task::CausalLm | Task::TokenLabels => tokens,
+        Task::Classification => Shape::new([micro_batch]),
+    };
+    [data, ("labels", labels, DType::I64)]
+}
+
+/// What construction allocates after the parameters: rotary buffers (the inverse frequencies and their
+/// copy, fp32), and the output projection of a model that then ties it to its embedding.
+fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
+    tape.enter(Block::Rotary, "inv_freq");
+    for bytes in family.buffers() {
+        let buffer = tape.allocate(bytes, Prim::Parameter);
+        tape.categorise(buffer, Category::Weights);
+    }
+    if family.tied() {
         tape.enter(Block::LmHead, "lm_head");
         let embedding = tape.param(model.lm_head());
         let bytes = embedding.shape.elements() * embedding.dtype.bytes();

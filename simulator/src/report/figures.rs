@@ -1,6 +1,6 @@
 //! The figures behind the report, each with its formula, the values put in, and its source.
 
-use crate::scenario::{Architecture, ValidScenario};
+use crate::scenario::ValidScenario;
 use crate::tensor::DType;
 use crate::wire::report::{Figure, Report};
 use crate::wire::scenario::{Implementation, OptimizerName, Precision};
@@ -36,35 +36,13 @@ fn number(value: u64) -> f64 {
 }
 
 fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
-    let (formula, substituted) = match scenario.architecture() {
-        Architecture::Gpt2(c) => (
-            "V·h + P·h + L·(3h² + 3h + h² + h + 2h·f + f + h + 4h) + 2h",
-            format!(
-                "V={}, h={}, P={}, L={}, f={}",
-                c.vocab, c.hidden, c.positions, c.layers, c.intermediate
-            ),
-        ),
-        Architecture::Llama(c) => (
-            "V·h·(1 or 2) + L·(h·d·(2n + 2n_kv) + 3h·f + biases + norms) + h",
-            format!(
-                "V={}, h={}, L={}, n={}, n_kv={}, d={}, f={}, tied={}",
-                c.vocab,
-                c.hidden,
-                c.layers,
-                c.heads,
-                c.kv_heads,
-                c.head_dim,
-                c.intermediate,
-                c.tied
-            ),
-        ),
-    };
+    let [formula, substituted] = scenario.family().parameters_formula();
     let source = format!("{} in transformers 5.17; a tied weight counts once", report.model.class);
     let value = number(report.model.parameters);
-    figure("parameters", value, "1", [formula.to_owned(), substituted, source])
+    figure("parameters", value, "1", [formula, substituted, source])
 }
 
-fn weight_dtype(scenario: &ValidScenario) -> DType {
+pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
     match scenario.document().precision {
         Precision::Bf16 => DType::BF16,
         Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
@@ -123,10 +101,7 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
 
 fn logits(scenario: &ValidScenario) -> Figure {
     let workload = &scenario.document().workload;
-    let vocab = match scenario.architecture() {
-        Architecture::Gpt2(config) => config.vocab,
-        Architecture::Llama(config) => config.vocab,
-    };
+    let vocab = scenario.family().vocab();
     let rows = workload.micro_batch * workload.seq_len;
     let texts = [
         "b · s · V · 4 B for the fp32 log-probabilities kept for backward".to_owned(),

@@ -8,7 +8,7 @@ pub use figures::figures;
 pub use step::{TimeContext, step_report, time_report};
 pub use verdict::{End, Footprint, Trial, verdict};
 
-use crate::scenario::{Architecture, ValidScenario};
+use crate::scenario::ValidScenario;
 use crate::units::{Bytes, MIB};
 use crate::wire::note::Topic;
 use crate::wire::report::{Engine, GpuFacts, ModelFacts};
@@ -23,16 +23,14 @@ pub fn engine() -> Engine {
 
 /// Facts of the model.
 pub fn model_facts(scenario: &ValidScenario, parameters: u64) -> ModelFacts {
-    let (class, layers, buffer_bytes) = match scenario.architecture() {
-        Architecture::Gpt2(config) => ("GPT2LMHeadModel", config.layers, 0),
-        Architecture::Llama(config) => (config.kind.class(), config.layers, config.head_dim * 4),
-    };
+    let family = scenario.family();
+    let weight_bytes = figures::weight_dtype(scenario).bytes();
     ModelFacts {
         name: scenario.model_name().to_owned(),
-        class: class.to_owned(),
+        class: family.class().to_owned(),
         parameters,
-        buffer_bytes: Bytes::new(buffer_bytes),
-        layers,
+        buffer_bytes: Bytes::new(family.buffer_bytes(weight_bytes)),
+        layers: family.layers(),
     }
 }
 

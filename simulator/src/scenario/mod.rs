@@ -1,11 +1,10 @@
 //! The question, read and checked once: only a [`ValidScenario`] goes on to the simulation.
 
-mod architecture;
 pub(crate) mod config;
 mod document;
+mod families;
 pub mod limits;
 mod notes;
-mod parameters;
 mod presets;
 mod read;
 mod size;
@@ -13,8 +12,10 @@ mod validate;
 mod words;
 mod write;
 
-pub use architecture::{Activation, Architecture, Gpt2, LlamaLike, SlidingWindow};
-pub use parameters::parameters;
+pub use families::{
+    Activation, Architecture, Data, Experts, Family, Gpt2, Latent, LlamaLike, Positions, Router,
+    SlidingWindow, Task,
+};
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};
 pub use size::parse_size;
@@ -60,11 +61,16 @@ impl ValidScenario {
         &self.architecture
     }
 
+    /// What the model's family says about it.
+    pub fn family(&self) -> &dyn Family {
+        self.architecture.family()
+    }
+
     /// The same question about a model with other numbers of layers of each kind (see
-    /// [`Architecture::layer_kinds`]) and of micro-batches.
+    /// [`Family::layer_kinds`]) and of micro-batches.
     pub(crate) fn with_extent(&self, layers: [u64; 2], grad_accum: u64) -> Self {
         let mut other = self.clone();
-        other.architecture.set_layer_kinds(layers);
+        other.architecture.family_mut().set_layer_kinds(layers);
         other.scenario.workload.grad_accum = grad_accum;
         other
     }

@@ -1,6 +1,6 @@
 //! What a reader should know about a valid scenario.
 
-use super::architecture::Architecture;
+use super::families::Positions;
 use super::validate::ResolvedModel;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
@@ -16,17 +16,16 @@ pub(super) fn notes(
     let mut add = |path: &str, topic, message: String, arguments: Vec<String>| {
         notes.push(Note { path: path.to_owned(), topic, message, arguments });
     };
-    if let Architecture::Llama(shape) = &model.architecture {
-        let seq_len = scenario.workload.seq_len;
-        if shape.positions < seq_len {
-            let message = format!(
-                "the model was made for {} positions; {seq_len} tokens run, but beyond what it \
-                 was trained for",
-                shape.positions
-            );
-            let arguments = Vec::from([seq_len.to_string(), shape.positions.to_string()]);
-            add("workload.seq_len", Topic::PositionsExceeded, message, arguments);
-        }
+    let seq_len = scenario.workload.seq_len;
+    if let Positions::Trained(positions) = model.architecture.family().positions()
+        && positions < seq_len
+    {
+        let message = format!(
+            "the model was made for {positions} positions; {seq_len} tokens run, but beyond what \
+             it was trained for"
+        );
+        let arguments = Vec::from([seq_len.to_string(), positions.to_string()]);
+        add("workload.seq_len", Topic::PositionsExceeded, message, arguments);
     }
     if !gpu.measured {
         let message = format!(

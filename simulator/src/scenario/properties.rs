@@ -150,7 +150,7 @@ proptest! {
     #[test]
     fn validation_answers_every_scenario(scenario in scenario()) {
         match validate(&scenario, &Catalog::builtin()) {
-            Ok(valid) => prop_assert!(0 < parameters(valid.architecture())),
+            Ok(valid) => prop_assert!(0 < valid.family().parameters()),
             Err(faults) => prop_assert!(!faults.is_empty()),
         }
     }

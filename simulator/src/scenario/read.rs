@@ -188,10 +188,12 @@ fn model_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Model> {
 }
 
 /// A `config.json` in a form that TOML can hold too: a null is an absent field, except that
-/// `sliding_window: null`, which turns the window off, becomes 0.
+/// `sliding_window: null` and `q_lora_rank: null`, which turn off what absent fields have, become 0.
 pub(crate) fn portable(config: &Map<String, Value>) -> Map<String, Value> {
     let kept = config.iter().filter_map(|(key, value)| match value {
-        Value::Null if key == "sliding_window" => Some((key.clone(), Value::from(0))),
+        Value::Null if ["sliding_window", "q_lora_rank"].contains(&key.as_str()) => {
+            Some((key.clone(), Value::from(0)))
+        }
         other => Some((key.clone(), without_nulls(other)?)),
     });
     kept.collect()

@@ -296,6 +296,36 @@ fn defaults_are_those_of_the_class() {
 }
 
 #[test]
+fn experts_and_latents() {
+    let experts = |kind: &str, config: &Value| llama_like(kind, config).experts.unwrap();
+    let mixtral = experts("mixtral", &json!({"num_experts": 4}));
+    assert_eq!((mixtral.count, mixtral.top_k, mixtral.intermediate), (4, 2, 14_336));
+    let qwen = experts("qwen3_moe", &json!({"mlp_only_layers": [1, 0]}));
+    assert_eq!((qwen.count, qwen.intermediate, qwen.first_layer), (128, 768, 2));
+    let qwen2 = experts("qwen2_moe", &json!({}));
+    assert_eq!((qwen2.count, qwen2.shared, qwen2.shared_gate), (60, Some(5632), true));
+    let deepseek = llama_like("deepseek_v3", &json!({"q_lora_rank": null}));
+    assert_eq!((deepseek.head_dim, deepseek.rotary_dim()), (192, 64));
+    assert_eq!(deepseek.latent.unwrap().query_rank, None, "a null is kept as 0");
+    assert_eq!(deepseek.experts.unwrap().shared, Some(2048));
+    let at = "model.config";
+    let check = |kind: &str, config: Value, expected: &str| {
+        check_config(kind, &config, &[&format!("{at}.{expected}")]);
+    };
+    check("mixtral", json!({"num_experts_per_tok": 9}), "num_experts_per_tok Range");
+    check("mixtral", json!({"router_jitter_noise": 0.1}), "router_jitter_noise Unsupported");
+    check("mixtral", json!({"output_router_logits": true}), "output_router_logits Unsupported");
+    check("mixtral", json!({"kv_lora_rank": 512}), "kv_lora_rank Unsupported");
+    check("qwen3_moe", json!({"mlp_only_layers": [1]}), "mlp_only_layers Unsupported");
+    check("qwen3_moe", json!({"decoder_sparse_step": 2}), "decoder_sparse_step Unsupported");
+    let window = json!({"use_sliding_window": true});
+    check("qwen2_moe", window, "use_sliding_window Unsupported");
+    check("deepseek_v3", json!({"n_group": 7}), "n_group Divisible");
+    check("deepseek_v3", json!({"topk_group": 9}), "topk_group Range");
+    check("deepseek_v3", json!({"num_key_value_heads": 8}), "num_key_value_heads Conflict");
+}
+
+#[test]
 fn sliding_windows() {
     let window = |kind: &str, config: &Value| {
         llama_like(kind, config).sliding_window.map(|window| (window.tokens, window.first_layer))
@@ -345,8 +375,8 @@ fn every_model_of_the_catalog_is_valid_and_has_the_published_parameters() {
     for card in &catalog.models {
         let scenario = from_value(&document(&[("/model/id", json!(card.id))])).unwrap();
         let valid = validate(&scenario, &catalog).unwrap();
-        let computed = parameters(valid.architecture());
-        let published = card.published_parameters.unwrap_or(computed);
+        let computed = valid.family().parameters();
+        let published = card.published_parameters.map_or(computed, u128::from);
         assert_eq!(computed, published, "{}", card.id);
         let window = match valid.architecture() {
             Architecture::Llama(model) => model.sliding_window.clone().map(|window| window.tokens),

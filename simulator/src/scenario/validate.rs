@@ -5,11 +5,10 @@
 
 use core::ops::RangeInclusive;
 
-use super::architecture::Architecture;
 use super::config;
 use super::document::range_fault;
+use super::families::{Architecture, Family, Positions};
 use super::limits;
-use super::parameters::parameters_wide;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
 use crate::catalog::Catalog;
@@ -40,8 +39,8 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
     if let Some(model) = &model {
-        check_positions(&model.architecture, &scenario.workload, &mut faults);
-        check_size(&model.architecture, scenario, gpu, &mut faults);
+        check_positions(model.architecture.family(), &scenario.workload, &mut faults);
+        check_size(model.architecture.family(), scenario, gpu, &mut faults);
     }
     match (model, gpu) {
         (Some(model), Some(gpu)) if faults.is_empty() => {
@@ -80,8 +79,8 @@ impl ResolvedModel<'_> {
             (Some(card), _) => card.name.clone(),
             (None, Some(name)) => name.clone(),
             (None, None) => {
-                let millions = parameters_wide(&self.architecture) / 1_000_000;
-                format!("{} with {millions} M parameters", self.architecture.class())
+                let millions = self.architecture.family().parameters() / 1_000_000;
+                format!("{} with {millions} M parameters", self.architecture.family().class())
             }
         }
     }
@@ -194,63 +193,62 @@ fn check_memory(hardware: &Hardware, gpu: &GpuProfile, faults: &mut Faults) {
     }
 }
 
-/// GPT-2 looks positions up in a table: a longer sequence is an index out of range.
-fn check_positions(architecture: &Architecture, workload: &Workload, faults: &mut Faults) {
-    let Architecture::Gpt2(model) = architecture else { return };
-    if model.positions < workload.seq_len {
+/// Where positions are looked up in a table a longer sequence is an index out of range.
+fn check_positions(family: &dyn Family, workload: &Workload, faults: &mut Faults) {
+    let Positions::Table(rows) = family.positions() else { return };
+    if rows < workload.seq_len {
         let path = "workload.seq_len";
         let message = format!(
             "the model has a table of {} positions, and {} tokens would index beyond it",
-            model.positions, workload.seq_len
+            rows, workload.seq_len
         );
         let fault = Fault::new(path, Rule::Conflict, message)
-            .arguments([workload.seq_len.to_string(), model.positions.to_string()])
-            .mend(path, model.positions);
+            .arguments([workload.seq_len.to_string(), rows.to_string()])
+            .mend(path, rows);
         faults.push(fault);
     }
 }
 
 /// Whether SDPA surely runs as a fused kernel.
-fn is_fused(architecture: &Architecture, scenario: &Scenario, gpu: Option<&GpuProfile>) -> bool {
+fn is_fused(family: &dyn Family, scenario: &Scenario, gpu: Option<&GpuProfile>) -> bool {
     let capability = gpu.and_then(|gpu| gpu.compute_capability.as_deref());
     let major = capability.and_then(|text| text.split('.').next()?.parse::<u32>().ok());
     scenario.stack.attention == Attention::Sdpa
         && scenario.precision != Precision::Fp32
-        && architecture.flash_head_dim()
+        && family.flash_head_dim()
         && major.is_some_and(|major| 8 <= major)
 }
 
 /// Bounds what the simulation must count and do.
 fn check_size(
-    architecture: &Architecture,
+    family: &dyn Family,
     scenario: &Scenario,
     gpu: Option<&GpuProfile>,
     faults: &mut Faults,
 ) {
     let Workload { micro_batch, seq_len, grad_accum } = scenario.workload;
-    let passes = architecture.layers().saturating_mul(grad_accum);
+    let passes = family.layers().saturating_mul(grad_accum);
     if limits::LAYER_PASSES_MAX < passes {
         let path = "workload.grad_accum";
-        let most = (limits::LAYER_PASSES_MAX / architecture.layers()).max(1);
+        let most = (limits::LAYER_PASSES_MAX / family.layers()).max(1);
         let message = format!(
             "{} layers × {grad_accum} micro-batches are more events than one answer may take",
-            architecture.layers()
+            family.layers()
         );
         let fault = Fault::new(path, Rule::Range, message);
         let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);
         faults.push(fault.mend(path, most));
     }
-    if limits::PARAMETERS_MAX < parameters_wide(architecture) {
+    if limits::PARAMETERS_MAX < family.parameters() {
         let message = "more parameters than any machine holds (2^46)";
         faults.push(Fault::new("model", Rule::Range, message));
     }
     let [batch, seq, passes, accum, heads] =
-        [micro_batch, seq_len, passes, grad_accum, architecture.heads()].map(u128::from);
-    let [width, vocab] = [architecture.widest(), architecture.vocab()].map(u128::from);
+        [micro_batch, seq_len, passes, grad_accum, family.heads()].map(u128::from);
+    let [width, vocab] = [family.widest(), family.vocab()].map(u128::from);
     let tokens = batch.saturating_mul(seq);
     // A fused kernel at most reads a mask of tokens by tokens; others write the scores out.
-    let scores =
-        if is_fused(architecture, scenario, gpu) { seq } else { heads.saturating_mul(seq) };
+    let scores = if is_fused(family, scenario, gpu) { seq } else { heads.saturating_mul(seq) };
     let step = tokens
         .saturating_mul(width.saturating_mul(64).saturating_add(scores.saturating_mul(16)))
         .saturating_mul(passes)

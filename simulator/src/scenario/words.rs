@@ -22,7 +22,11 @@ impl Word for ModelKind {
         (Self::Llama.word(), Self::Llama),
         (Self::Qwen2.word(), Self::Qwen2),
         (Self::Qwen3.word(), Self::Qwen3),
+        (Self::Qwen3Moe.word(), Self::Qwen3Moe),
+        (Self::Qwen2Moe.word(), Self::Qwen2Moe),
         (Self::Mistral.word(), Self::Mistral),
+        (Self::Mixtral.word(), Self::Mixtral),
+        (Self::DeepseekV3.word(), Self::DeepseekV3),
         (Self::Gpt2.word(), Self::Gpt2),
     ];
 }

@@ -63,6 +63,8 @@ prims! {
     Trigonometry => "cos/sin",
     /// `aten::silu`.
     Silu => "silu",
+    /// `aten::sigmoid`.
+    Sigmoid => "sigmoid",
     /// `aten::gelu`.
     Gelu => "gelu",
     /// `aten::relu`.
@@ -73,6 +75,18 @@ prims! {
     Addmm => "addmm",
     /// `aten::bmm`.
     Bmm => "bmm",
+    /// `aten::_grouped_mm`.
+    GroupedMm => "grouped_mm",
+    /// `aten::topk`.
+    TopK => "topk",
+    /// `aten::sort`.
+    Sort => "sort",
+    /// `aten::histc` and the running sum of its counts.
+    Histogram => "histc",
+    /// `aten::index` and `aten::gather`: rows or elements by their numbers.
+    Index => "index",
+    /// `aten::masked_fill`.
+    MaskedFill => "masked_fill",
     /// `aten::native_layer_norm`.
     LayerNorm => "layer_norm",
     /// `aten::native_dropout`.

@@ -15,8 +15,8 @@ mod record;
 
 pub use label::{Block, Prim, Scope};
 pub use node::{
-    Attention, Backward, Batched, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId,
-    Product, SavedSlot, Source,
+    Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId, Param,
+    ParamId, Product, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 
@@ -312,6 +312,14 @@ impl Tape {
         id
     }
 
+    /// Allocates a buffer of a module, which stays for the rest of the process.
+    pub fn new_buffer(&mut self, name: &str, bytes: u64) {
+        self.enter_layer(layer_of(name));
+        let storage = self.allocate(bytes, Prim::Parameter);
+        self.enter_layer(None);
+        self.categorise(storage, Category::Weights);
+    }
+
     /// A parameter.
     pub fn param(&self, id: ParamId) -> &Param {
         &self.params[id.index()]
@@ -350,6 +358,11 @@ impl Tape {
     /// Whether a node is recorded for an operation on these tensors.
     pub fn records(&self, inputs: &[&Tensor]) -> bool {
         !matches!(self.saving, Saving::Off) && inputs.iter().any(|t| t.requires_grad())
+    }
+
+    /// Whether a node holds what it saves: not in a checkpoint's first run.
+    pub const fn holds_saved(&self) -> bool {
+        matches!(self.saving, Saving::Direct | Saving::Refill(_) | Saving::Stopped)
     }
 
     /// Whether a checkpoint's second run has passed its last saved tensor.

@@ -158,6 +158,20 @@ pub enum Backward {
         /// Element types of the inputs.
         dtypes: [DType; 2],
     },
+    /// Difference of two tensors of the same shape.
+    Sub {
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// `base[..., a..b].copy_(source)`.
+    CopySlices {
+        /// Shape of the base.
+        base: Shape,
+        /// Shape of the source.
+        source: Shape,
+        /// The source's dtype.
+        dtype: DType,
+    },
     /// Product of two tensors; gradients are reduced to broadcast inputs.
     Mul {
         /// Shapes of the inputs.
@@ -194,8 +208,13 @@ pub enum Backward {
         input: Shape,
     },
     /// `cat` along the last dimension: views of the gradient.
-    Cat,
-    /// `split` into equal parts along the last dimension: the gradients are concatenated.
+    Cat {
+        /// Innermost sizes of the inputs.
+        sizes: [u64; 2],
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// `split` into parts along the last dimension: the gradients are concatenated.
     Split {
         /// Shape of the input.
         input: Shape,
@@ -226,6 +245,34 @@ pub enum Backward {
         /// Whether one row is never trained (`padding_idx`).
         padding: bool,
     },
+    /// Rows looked up by their numbers: zeros of the input's shape, the rows added in.
+    Index {
+        /// Shape of the input.
+        input: Shape,
+        /// Rows looked up.
+        rows: u64,
+    },
+    /// `topk` and `gather` along the last dimension: zeros of the input's shape, the values scattered.
+    Scatter {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// `sum` over one dimension: the gradient expanded, a view.
+    Expand {
+        /// Shape of the input.
+        input: Shape,
+        /// The input's dtype.
+        dtype: DType,
+    },
+    /// Quotient of two tensors; gradients are reduced to broadcast inputs.
+    Div {
+        /// Shapes of the inputs.
+        inputs: [Shape; 2],
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// Matrix products of groups of rows, each with its own matrix.
+    Grouped(Grouped),
     /// Layer norm.
     LayerNorm {
         /// Rows.
@@ -274,6 +321,19 @@ pub struct Product {
     pub input: Shape,
 }
 
+/// Sizes of products of groups of rows `[rows of the group, inner]` with `[inner, outer]` each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grouped {
+    /// Groups.
+    pub groups: u64,
+    /// Rows of all groups.
+    pub rows: u64,
+    /// Columns of the input.
+    pub inner: u64,
+    /// Columns of the output.
+    pub outer: u64,
+}
+
 /// Sizes of `batch` products `[m, k] × [k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batched {
@@ -304,8 +364,10 @@ pub struct Attention {
     pub kv_heads: u64,
     /// Tokens per sequence.
     pub tokens: u64,
-    /// Elements per head.
+    /// Elements per query and key head.
     pub head_dim: u64,
+    /// Elements per value head.
+    pub value_dim: u64,
 }
 
 /// Most tensors that one node saves: mask, key, query, value and four results of attention.

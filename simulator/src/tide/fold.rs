@@ -42,7 +42,7 @@ impl Folded {
 
 /// Summarises the process of a scenario without replaying every layer and micro-batch.
 pub fn folded(scenario: &ValidScenario) -> Folded {
-    let kinds = scenario.architecture().layer_kinds();
+    let kinds = scenario.family().layer_kinds();
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);
     let short = Extent(kinds.map(|layers| layers.min(LAYERS)));

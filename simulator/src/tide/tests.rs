@@ -9,6 +9,7 @@ use crate::program::{Process, Run};
 use crate::scenario::{ValidScenario, check};
 
 const MODELS: [&str; 4] = ["llama", "gpt2", "qwen2", "qwen3"];
+const MIXTURES: [&str; 4] = ["mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v3"];
 
 /// A small model of a class.
 fn model(kind: &str, layers: u64) -> Value {
@@ -21,6 +22,51 @@ fn model(kind: &str, layers: u64) -> Value {
         })
     };
     json!({"kind": kind, "config": config})
+}
+
+/// A small mixture with some plain layers, where the class can have them.
+fn mixture(kind: &str, layers: u64, plain: u64) -> Value {
+    let mut config = json!({
+        "hidden_size": 96, "intermediate_size": 200, "num_hidden_layers": layers,
+        "num_attention_heads": 6, "num_key_value_heads": 6, "vocab_size": 501,
+        "num_local_experts": 6, "num_experts_per_tok": 2,
+    });
+    let more = match kind {
+        "mixtral" => json!({}),
+        "deepseek_v3" => json!({
+            "moe_intermediate_size": 40, "n_group": 3, "topk_group": 2, "q_lora_rank": 24,
+            "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+            "first_k_dense_replace": plain,
+        }),
+        _ => json!({
+            "moe_intermediate_size": 40, "mlp_only_layers": (0..plain).collect::<Vec<u64>>(),
+        }),
+    };
+    for (key, value) in more.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    json!({"kind": kind, "config": config})
+}
+
+#[test]
+fn mixtures_fold() {
+    for kind in MIXTURES {
+        for (layers, plain) in [(7, 0), (9, 4), (5, 5), (3, 1)] {
+            for checkpointing in ["none", "full"] {
+                for (precision, attention) in [("bf16", "sdpa"), ("amp_bf16", "eager")] {
+                    agrees(&valid(
+                        &mixture(kind, layers, plain),
+                        &[
+                            ("precision", precision.into()),
+                            ("stack.attention", attention.into()),
+                            ("checkpointing", checkpointing.into()),
+                            ("optimizer.clip_grad_norm", true.into()),
+                        ],
+                    ));
+                }
+            }
+        }
+    }
 }
 
 fn valid(model: &Value, changes: &[(&str, Value)]) -> ValidScenario {

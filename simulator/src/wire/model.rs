@@ -10,41 +10,68 @@ use super::hardware::Provenance;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
+    /// `DeepseekV3ForCausalLM`.
+    #[serde(rename = "deepseek_v3")]
+    DeepseekV3,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `LlamaForCausalLM`.
     Llama,
     /// `MistralForCausalLM`.
     Mistral,
+    /// `MixtralForCausalLM`.
+    Mixtral,
     /// `Qwen2ForCausalLM`.
     Qwen2,
+    /// `Qwen2MoeForCausalLM`.
+    Qwen2Moe,
     /// `Qwen3ForCausalLM`.
     Qwen3,
+    /// `Qwen3MoeForCausalLM`.
+    Qwen3Moe,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Mistral, Self::Gpt2];
+    pub const ALL: [Self; 9] = [
+        Self::Llama,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Qwen3Moe,
+        Self::Qwen2Moe,
+        Self::Mistral,
+        Self::Mixtral,
+        Self::DeepseekV3,
+        Self::Gpt2,
+    ];
 
     /// The transformers class.
     pub const fn class(self) -> &'static str {
         match self {
+            Self::DeepseekV3 => "DeepseekV3ForCausalLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
+            Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen2Moe => "Qwen2MoeForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Qwen3Moe => "Qwen3MoeForCausalLM",
         }
     }
 
     /// The word in files (transformers' `model_type`).
     pub const fn word(self) -> &'static str {
         match self {
+            Self::DeepseekV3 => "deepseek_v3",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",
+            Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
+            Self::Qwen2Moe => "qwen2_moe",
             Self::Qwen3 => "qwen3",
+            Self::Qwen3Moe => "qwen3_moe",
         }
     }
 }

@@ -1,0 +1,82 @@
+//! Ways to read a field that several families share.
+
+use core::ops::RangeInclusive;
+
+use super::Activation;
+use crate::scenario::Table;
+use crate::scenario::document::choice_fault;
+use crate::wire::{Fault, Faults, Rule};
+
+/// Activation functions by transformers' names.
+const ACTIVATIONS: [(&str, Activation); 6] = [
+    ("silu", Activation::Silu),
+    ("swish", Activation::Silu),
+    ("gelu", Activation::Gelu),
+    ("gelu_new", Activation::GeluNew),
+    ("gelu_pytorch_tanh", Activation::GeluTanh),
+    ("relu", Activation::Relu),
+];
+
+/// A field under its own or its standard name.
+pub(super) fn either(
+    table: &mut Table<'_>,
+    [own, standard]: [&'static str; 2],
+    range: RangeInclusive<u64>,
+    default: u64,
+    faults: &mut Faults,
+) -> Option<u64> {
+    if table.value(own).is_none() {
+        return table.integer_or(standard, range, default, faults);
+    }
+    let both = table.value(standard).is_some();
+    if both && table.value(own) != table.value(standard) {
+        let path = table.path(standard);
+        let message = format!("`{standard}` is another name of `{own}`, and they differ");
+        faults.push(Fault::new(path, Rule::Conflict, message));
+    }
+    table.integer_or(own, range, default, faults)
+}
+
+pub(super) fn activation(
+    table: &mut Table<'_>,
+    key: &'static str,
+    default: Activation,
+    faults: &mut Faults,
+) -> Option<Activation> {
+    let Some(name) = table.text(key, faults) else {
+        return table.value(key).is_none().then_some(default);
+    };
+    let found = ACTIVATIONS.iter().find(|(word, _)| *word == name);
+    if found.is_none() {
+        let words = ACTIVATIONS.map(|(word, _)| word);
+        let mut fault = choice_fault(table.path(key), name, &words);
+        fault.rule = Rule::Unsupported;
+        faults.push(fault);
+    }
+    found.map(|(_, activation)| *activation)
+}
+
+/// `whole` must be a multiple of `divisor`; the nearest divisors come as mends.
+pub(super) fn must_divide(
+    table: &Table<'_>,
+    (divisor_key, divisor): (&str, u64),
+    (whole_key, whole): (&str, u64),
+    faults: &mut Faults,
+) {
+    if whole % divisor == 0 {
+        return;
+    }
+    let path = table.path(divisor_key);
+    let message = format!(
+        "`{whole_key}` ({whole}) must be a multiple of `{divisor_key}` ({divisor}), and is not"
+    );
+    let fault = Fault::new(path.clone(), Rule::Divisible, message).arguments([
+        whole.to_string(),
+        String::from("multiple of"),
+        divisor.to_string(),
+    ]);
+    let below = (1..divisor.min(whole)).rev().find(|candidate| whole % candidate == 0);
+    let above = (divisor + 1..=whole).find(|candidate| whole % candidate == 0);
+    let mends = below.into_iter().chain(above);
+    faults.push(mends.fold(fault, |fault, value| fault.mend(path.clone(), value)));
+}

@@ -1,0 +1,189 @@
+//! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
+//! counts. What a family does is written in `blocks`.
+
+mod defaults;
+mod experts;
+mod fields;
+mod gpt2;
+mod latent;
+mod llama;
+
+pub use experts::{Experts, Router};
+pub use gpt2::Gpt2;
+pub use latent::Latent;
+pub use llama::{LlamaLike, SlidingWindow};
+
+use fields::{activation, either, must_divide};
+
+use super::Table;
+use crate::wire::{Faults, ModelKind};
+
+/// A model's shape as the named transformers class builds it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Architecture {
+    /// `GPT2LMHeadModel`.
+    Gpt2(Gpt2),
+    /// `LlamaForCausalLM` and the classes written like it.
+    Llama(LlamaLike),
+}
+
+impl Architecture {
+    /// Reads the fields that the class reads; `None` when one is at fault.
+    pub(super) fn read(
+        kind: ModelKind,
+        table: &mut Table<'_>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        match kind {
+            ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
+            ModelKind::DeepseekV3
+            | ModelKind::Llama
+            | ModelKind::Mistral
+            | ModelKind::Mixtral
+            | ModelKind::Qwen2
+            | ModelKind::Qwen2Moe
+            | ModelKind::Qwen3
+            | ModelKind::Qwen3Moe => llama::read(kind, table, faults).map(Self::Llama),
+        }
+    }
+
+    /// What every family can say.
+    pub fn family(&self) -> &dyn Family {
+        match self {
+            Self::Gpt2(model) => model,
+            Self::Llama(model) => model,
+        }
+    }
+
+    pub(super) fn family_mut(&mut self) -> &mut dyn Family {
+        match self {
+            Self::Gpt2(model) => model,
+            Self::Llama(model) => model,
+        }
+    }
+}
+
+/// What a family says about a model.
+pub trait Family: core::fmt::Debug {
+    /// The transformers class that runs.
+    fn class(&self) -> &'static str;
+
+    /// What the model is trained to do.
+    fn task(&self) -> Task {
+        Task::CausalLm
+    }
+
+    /// What the model reads.
+    fn data(&self) -> Data {
+        Data::Tokens
+    }
+
+    /// Repeated layers.
+    fn layers(&self) -> u64;
+
+    /// How many layers are of a first kind, and how many after them of a second: within a kind layers
+    /// are alike. All are of the second where there is but one.
+    fn layer_kinds(&self) -> [u64; 2] {
+        [0, self.layers()]
+    }
+
+    /// Changes how many layers there are of each kind.
+    fn set_layer_kinds(&mut self, kinds: [u64; 2]);
+
+    /// Width of the residual stream.
+    fn hidden(&self) -> u64;
+
+    /// Attention heads.
+    fn heads(&self) -> u64;
+
+    /// Width of one attention head.
+    fn head_dim(&self) -> u64;
+
+    /// Tokens of the vocabulary.
+    fn vocab(&self) -> u64;
+
+    /// How far positions go.
+    fn positions(&self) -> Positions;
+
+    /// The widest tensor inside a layer, elements per token, attention scores aside.
+    fn widest(&self) -> u64;
+
+    /// Whether every attention kernel takes heads of this width, so that none falls back to writing
+    /// the scores out.
+    fn flash_head_dim(&self) -> bool {
+        let head_dim = self.head_dim();
+        head_dim.is_multiple_of(8) && head_dim <= 256
+    }
+
+    /// Whether the output projection is the embedding.
+    fn tied(&self) -> bool;
+
+    /// Bytes of each buffer that construction leaves after all parameters, in their order.
+    fn buffers(&self) -> Vec<u64> {
+        Vec::new()
+    }
+
+    /// Bytes of all buffers, those that stand among the parameters included; `weight_bytes`: of an
+    /// element of the latter.
+    fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
+        let _ = weight_bytes;
+        self.buffers().iter().sum()
+    }
+
+    /// Parameters, a tied weight counted once. In 128 bits, for shapes that nobody checked yet.
+    ///
+    /// Source: the modules that transformers 5.17 builds; equal to every measured capture's count.
+    fn parameters(&self) -> u128;
+
+    /// The formula of [`Self::parameters`], and the values put in.
+    fn parameters_formula(&self) -> [String; 2];
+}
+
+/// What a model is trained to do, which decides its loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Predict the next token.
+    CausalLm,
+    /// Predict a token's label where it stands: masked and sequence-to-sequence language models.
+    TokenLabels,
+    /// Predict one label for each item.
+    Classification,
+}
+
+/// What a model reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Sequences of token ids.
+    Tokens,
+    /// Square images of three channels with this many pixels a side.
+    Images(u64),
+}
+
+/// How far positions go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// They index a table of this many rows.
+    Table(u64),
+    /// Any can be computed; the model was trained for this many.
+    Trained(u64),
+}
+
+/// A linear layer's weight and bias.
+const fn linear(inputs: u128, outputs: u128, bias: bool) -> u128 {
+    inputs * outputs + if bias { outputs } else { 0 }
+}
+
+/// The MLP's activation function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activation {
+    /// `silu`.
+    Silu,
+    /// `gelu`, exact.
+    Gelu,
+    /// `gelu_new`: the tanh approximation written in primitives.
+    GeluNew,
+    /// `gelu_pytorch_tanh`: the tanh approximation as one kernel.
+    GeluTanh,
+    /// `relu`.
+    Relu,
+}
