@@ -83,26 +83,29 @@ impl Tape {
             .records(&[&x, &weight])
             .then(|| self.begin_node(Prim::FusedLoss, rule, &[&x, &weight]));
         let grad_input = self.empty(x.shape, x.dtype, Prim::FusedLoss);
-        let grad_weight = self.empty(weight.shape, x.dtype, Prim::FusedLoss);
+        let trained = weight.requires_grad();
+        let grad_weight = trained.then(|| self.empty(weight.shape, x.dtype, Prim::FusedLoss));
         let losses = self.helper(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
         let targets = self.helper(Shape::new([shape.rows]), DType::Bool, Prim::FusedLoss);
-        self.fused_chunks(shape, x.dtype);
+        self.fused_chunks(shape, x.dtype, trained);
         let loss = self.helper(Shape::scalar(), DType::F32, Prim::FusedLoss);
         self.release(targets);
         self.release(losses);
         let node = node.map(|mut node| {
             self.save(&mut node, &grad_input);
-            self.save(&mut node, &grad_weight);
+            if let Some(grad_weight) = &grad_weight {
+                self.save(&mut node, grad_weight);
+            }
             node
         });
         let loss = self.with_node(loss, node);
-        for tensor in [grad_input, grad_weight, weight, x] {
+        for tensor in [Some(grad_input), grad_weight, Some(weight), Some(x)].into_iter().flatten() {
             self.release(tensor);
         }
         loss
     }
 
-    fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType) {
+    fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType, trained: bool) {
         let FusedLossShape { rows, hidden, vocab } = shape;
         let chunk = shape.chunk_rows().min(rows);
         let seen = Shape::new([chunk, vocab]);
@@ -113,6 +116,9 @@ impl Tape {
             let bytes = 2 * logits.bytes();
             self.run(Prim::LogSoftmax, reduction(Reduce::LogSoftmax, &seen, dtype, bytes));
             self.run(Prim::Linear, product([chunk, hidden, vocab, 1], Pass::InputGrad, dtype));
+            if !trained {
+                continue;
+            }
             if !dtype.is_half() {
                 self.scratch(vocab * hidden * dtype.bytes(), Prim::FusedLoss);
             }
