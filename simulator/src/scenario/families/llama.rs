@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use super::{Activation, Family, Positions, activation, linear, must_divide};
+use super::{Activation, Family, Positions, Projection, activation, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::{choice_fault, type_fault};
 use crate::scenario::limits;
@@ -106,6 +106,22 @@ impl Family for LlamaLike {
 
     fn tied(&self) -> bool {
         self.tied
+    }
+
+    fn projections(&self) -> Vec<Projection> {
+        let Self { hidden, intermediate, layers, head_dim, .. } = *self;
+        let [q, kv] = [self.heads, self.kv_heads].map(|heads| heads * head_dim);
+        [
+            ("q_proj", hidden, q),
+            ("k_proj", hidden, kv),
+            ("v_proj", hidden, kv),
+            ("o_proj", q, hidden),
+            ("gate_proj", hidden, intermediate),
+            ("up_proj", hidden, intermediate),
+            ("down_proj", intermediate, hidden),
+        ]
+        .map(|(name, inputs, outputs)| Projection { name, inputs, outputs, count: layers })
+        .to_vec()
     }
 
     /// Rotary frequencies and their copy, fp32.
