@@ -79,7 +79,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
             precision: precision?,
             optimizer: optimizer?,
             checkpointing: checkpointing?,
-            adapter: adapter?,
+            adapter,
             stack: Stack {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
@@ -170,11 +170,11 @@ fn checkpointing(table: &mut Table<'_>, faults: &mut Faults) -> Option<Checkpoin
     }
 }
 
-/// `LoraConfig(r=…, target_modules=…, lora_alpha=16, lora_dropout=0.0)`; `None` inside is full
-/// fine-tuning.
-fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Option<Adapter>> {
+/// `LoraConfig(r=…, target_modules=…, lora_alpha=16, lora_dropout=0.0)`; `None` is full
+/// fine-tuning, or a fault.
+fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Adapter> {
     if matches!(table.value("lora"), None | Some(Value::Bool(false))) {
-        return Some(None);
+        return None;
     }
     let mut own = table.table("lora", faults)?;
     let rank = own.required_integer("r", limits::ADAPTER_RANK, faults);
@@ -183,7 +183,7 @@ fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Option<Adapter>
         faults.push(unsupported(own.path(key), "an option that no scenario has"));
     }
     let kind = AdapterKind::Lora;
-    Some(Some(Adapter { kind, rank: rank?, targets: targets?, dropout: 0.0 }))
+    Some(Adapter { kind, rank: rank?, targets: targets?, dropout: 0.0 })
 }
 
 fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {

@@ -1,7 +1,5 @@
 //! The figures behind the report, each with its formula, the values put in, and its source.
 
-use core::fmt::Write as _;
-
 use crate::scenario::{Projection, ValidScenario};
 use crate::tape::Adapter;
 use crate::tensor::DType;
@@ -43,7 +41,7 @@ fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
     let [mut formula, mut substituted] = scenario.family().parameters_formula();
     if scenario.document().adapter.is_some() {
         formula.push_str(" + N_trainable");
-        let _ = write!(substituted, ", N_trainable={}", trainable(report));
+        substituted = format!("{substituted}, N_trainable={}", trainable(report));
     }
     let source = format!("{} in transformers 5.17; a tied weight counts once", report.model.class);
     let value = number(report.model.parameters);

@@ -2,9 +2,9 @@
 //!
 //! The process runs with its first layer, one interior layer and its last (three of each kind, when
 //! later layers attend within a window; the first two, when an adapter makes the second special), and
-//! with at most three micro-batches. Each of its runs is
-//! cut wherever the phase, the micro-batch or the layer changes; what belongs to the interior layer
-//! or the middle micro-batch counts as often as the real process has them.
+//! with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
+//! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
+//! real process has them.
 
 use crate::program::{Process, Run};
 use crate::scenario::ValidScenario;
