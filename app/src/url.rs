@@ -168,6 +168,7 @@ mod tests {
                 precision: Precision::Bf16,
                 optimizer: Optimizer::default(),
                 checkpointing: Checkpointing::None,
+                adapter: None,
                 stack: Stack::default(),
             },
             step: StepKind::First,

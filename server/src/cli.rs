@@ -146,6 +146,15 @@ pub struct Fields {
     /// What is computed again instead of kept [default: none]
     #[arg(long, value_parser = words::<Checkpointing>())]
     pub checkpointing: Option<String>,
+    /// Train LoRA adapters of this rank instead of the model
+    #[arg(long, value_name = "R")]
+    pub lora_rank: Option<u64>,
+    /// Modules that get one, such as q_proj,v_proj
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub lora_targets: Option<Vec<String>>,
+    /// Dropout of the adapters' input [default: 0]
+    #[arg(long, value_name = "P")]
+    pub lora_dropout: Option<f64>,
     /// How attention is written [default: sdpa]
     #[arg(long, value_parser = words::<Attention>())]
     pub attention: Option<String>,

@@ -3,7 +3,7 @@
 use crate::allocator::Settings;
 use crate::clock::{Clock, Tf32};
 use crate::program::{Process, Run};
-use crate::report::{self, End, Footprint, TimeContext, Trial};
+use crate::report::{self, End, Footprint, ParameterCounts, TimeContext, Trial};
 use crate::scenario::ValidScenario;
 use crate::timeline::{Pool, Replayed, Timed, timeline};
 use crate::units::{Bytes, MIB};
@@ -53,7 +53,7 @@ pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
     let mut step = |run: &Run, replayed: &Replayed| {
         timed.run(run, &clock);
         let timeline = timeline(run, replayed, &timed, names);
-        let context = time_context(scenario, history.parameters, clock.mode());
+        let context = time_context(scenario, history.counts, clock.mode());
         let time = report::time_report(&timed, &timeline, &context);
         let outside = scenario.outside_pool().total();
         let report = report::step_report(&run.record, replayed, &timeline, outside, time);
@@ -62,13 +62,13 @@ pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
     let (first, first_report) = step(&history.first, &replays.first);
     let (steady, steady_report) = step(&history.steady, &replays.steady);
     let verdict = judge(scenario, &history, &replays, [&first_report, &steady_report]);
-    let report = assemble(scenario, history.parameters, verdict, first_report, steady_report);
+    let report = assemble(scenario, history.counts, verdict, first_report, steady_report);
     Simulation { report, first, steady }
 }
 
 fn assemble(
     scenario: &ValidScenario,
-    parameters: u64,
+    counts: ParameterCounts,
     verdict: Verdict,
     first: StepReport,
     steady: StepReport,
@@ -77,7 +77,7 @@ fn assemble(
         version: REPORT_VERSION,
         engine: report::engine(),
         scenario: scenario.document().clone(),
-        model: report::model_facts(scenario, parameters),
+        model: report::model_facts(scenario, counts),
         gpu: report::gpu_facts(scenario),
         verdict,
         first,
@@ -123,7 +123,7 @@ struct History {
     build: Run,
     first: Run,
     steady: Run,
-    parameters: u64,
+    counts: ParameterCounts,
     parameter_names: Vec<String>,
 }
 
@@ -144,7 +144,10 @@ impl History {
             build,
             first,
             steady,
-            parameters: process.parameters(),
+            counts: ParameterCounts {
+                total: process.parameters(),
+                trainable: process.trainable_parameters(),
+            },
             parameter_names: process.parameter_names(),
         }
     }
@@ -269,18 +272,20 @@ fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
 /// # Formula
 ///
 /// ```text
-/// model FLOPs = 6 · N · tokens + 6 · L · s · h_q · tokens    (causal attention, half of 12·L·s·h_q)
+/// model FLOPs = (4 · N + 2 · N_trainable) · tokens + 6 · L · s · h_q · tokens    (causal attention, half of 12·L·s·h_q)
 /// ```
 ///
 /// # Source
 ///
 /// Chowdhery et al. 2022 (`PaLM`), appendix B, with the causal half of the attention term.
 #[expect(clippy::cast_precision_loss, reason = "rates are floats; counts stay far below 2^53")]
-fn time_context(scenario: &ValidScenario, parameters: u64, mode: TimeMode) -> TimeContext {
+fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMode) -> TimeContext {
     let workload = &scenario.document().workload;
     let tokens = (workload.micro_batch * workload.seq_len * workload.grad_accum) as f64;
     let family = scenario.family();
     let (layers, width) = (family.layers(), family.heads() * family.head_dim());
+    // Two FLOPs for each weight forward, two for its input's gradient, two for its own.
+    let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
     let attention = 6.0 * layers as f64 * workload.seq_len as f64 * width as f64;
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {
@@ -291,7 +296,7 @@ fn time_context(scenario: &ValidScenario, parameters: u64, mode: TimeMode) -> Ti
     };
     TimeContext {
         tokens,
-        model_flops: (6.0 * parameters as f64 + attention) * tokens,
+        model_flops: (products + attention) * tokens,
         peak_flops: tflops.map(|rate| rate * 1e12),
         mode,
     }

@@ -10,7 +10,7 @@ use simulator::simulate::Rates;
 use simulator::wire::capture::CaseCapture;
 
 /// What no capture here may have: these are not simulated yet.
-const OTHER: [&str; 5] = ["lora", "compile", "parallel", "world", "mode"];
+const OTHER: [&str; 4] = ["compile", "parallel", "world", "mode"];
 
 fn is_plain_training(capture: &CaseCapture) -> bool {
     OTHER.iter().all(|key| !capture.case.contains_key(*key))
@@ -30,6 +30,11 @@ fn check(prefixes: &[&str], max: &[&str], min: &[&str]) {
                 Some(simulation.report.model.parameters),
                 capture.params.total,
                 "{}: parameters",
+                capture.id
+            );
+            assert_eq!(
+                simulation.report.model.trainable_parameters, capture.params.trainable,
+                "{}: trainable parameters",
                 capture.id
             );
             let head = Head {

@@ -11,7 +11,8 @@ use simulator::units::Bytes;
 use simulator::wire::model::ModelKind;
 use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
-    Checkpointing, Hardware, Model, Optimizer, OptimizerName, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName,
+    SCENARIO_VERSION, Stack, Workload,
 };
 use simulator::wire::timeline::{BEFORE, Category, NEVER, PhaseKind};
 use simulator::wire::{Scenario, Timeline};
@@ -176,6 +177,21 @@ prop_compose! {
     }
 }
 
+/// Modules of llama's kind: `down_proj` leaves what comes before it in the first layer without gradients.
+const TARGETS: [&[&str]; 3] = [&["q_proj", "v_proj"], &["down_proj"], &["k_proj", "gate_proj"]];
+
+prop_compose! {
+    /// For llama's kind.
+    fn adapter()(
+        rank in 1..=16_u64,
+        targets in one_of(&TARGETS),
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Adapter {
+        let targets = targets.iter().map(|&target| target.to_owned()).collect();
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout }
+    }
+}
+
 prop_compose! {
     fn scenario()(
         model in model(),
@@ -183,13 +199,17 @@ prop_compose! {
         (micro_batch, seq_len, grad_accum) in (1..=4_u64, 8..=256_u64, 1..=3_u64),
         precision in choice(),
         optimizer in optimizer(),
-        checkpointing in choice(),
+        (checkpointing, mut adapter) in (choice(), prop::option::of(adapter())),
         stack in stack(),
     ) -> Scenario {
+        if let (Some(adapter), Model::Inline { kind: ModelKind::Gpt2, .. }) = (&mut adapter, &model) {
+            adapter.targets = adapter.targets.iter().map(|_| "c_proj".to_owned()).collect();
+        }
         let workload = Workload { micro_batch, seq_len, grad_accum };
         let (version, name) = (SCENARIO_VERSION, None);
         Scenario {
-            version, name, model, hardware, workload, precision, optimizer, checkpointing, stack,
+            version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
+            stack,
         }
     }
 }
@@ -405,6 +425,9 @@ proptest! {
 
     #[test]
     fn checkpointing_never_keeps_more(scenario in scenario()) {
+        // Beside a frozen model a layer before the first adapter keeps nothing, but its checkpoint
+        // keeps its input.
+        let scenario = Scenario { adapter: None, ..scenario };
         let with = |checkpointing| run(&Scenario { checkpointing, ..scenario.clone() }).report;
         let (none, full) = (with(Checkpointing::None), with(Checkpointing::Full));
         prop_assert!(kept_by_forward(&full.first) <= kept_by_forward(&none.first));

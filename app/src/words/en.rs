@@ -415,6 +415,7 @@ fn config_key(key: &str) -> Option<&'static str> {
 fn figure(id: &str) -> Option<&'static str> {
     Some(match id {
         "parameters" => "Parameters",
+        "trainable_parameters" => "Trained parameters",
         "weights" => "Weights",
         "gradients" => "Gradients",
         "optimizer_states" => "Optimizer states",

@@ -388,6 +388,7 @@ fn preset(id: &str) -> Option<&'static str> {
 fn figure(id: &str) -> Option<&'static str> {
     Some(match id {
         "parameters" => "参数量",
+        "trainable_parameters" => "可训练参数量",
         "weights" => "权重",
         "gradients" => "梯度",
         "optimizer_states" => "优化器状态",

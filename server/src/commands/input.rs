@@ -81,6 +81,7 @@ fn overlay(document: &mut Value, fields: &Fields) -> anyhow::Result<()> {
         ("workload.micro_batch", fields.micro_batch),
         ("workload.seq_len", fields.seq_len),
         ("workload.grad_accum", fields.grad_accum),
+        ("adapter.rank", fields.lora_rank),
         ("hardware.already_used_bytes", fields.already_used),
         ("hardware.process_cap_bytes", fields.process_cap),
     ];
@@ -89,6 +90,12 @@ fn overlay(document: &mut Value, fields: &Fields) -> anyhow::Result<()> {
     }
     for (path, number) in numbers.iter().filter_map(|(path, number)| Some((path, (*number)?))) {
         set(document, path, json!(number));
+    }
+    if let Some(targets) = &fields.lora_targets {
+        set(document, "adapter.targets", json!(targets));
+    }
+    if let Some(dropout) = fields.lora_dropout {
+        set(document, "adapter.dropout", json!(dropout));
     }
     if let Some(momentum) = fields.momentum {
         set(document, "optimizer.momentum", json!(momentum));
@@ -140,6 +147,8 @@ mod tests {
             seq_len: Some(128),
             attention: Some("eager".to_owned()),
             clip: Some(true),
+            lora_rank: Some(8),
+            lora_targets: Some(Vec::from(["c_attn".to_owned()])),
             already_used: Some(1 << 60),
             ..Fields::default()
         };
@@ -149,6 +158,7 @@ mod tests {
             "workload": {"micro_batch": 1, "seq_len": 128},
             "optimizer": {"name": "adamw", "clip_grad_norm": true},
             "hardware": {"already_used_bytes": 1_u64 << 60},
+            "adapter": {"rank": 8, "targets": ["c_attn"]},
             "stack": 7,
         });
         assert_eq!(document, expected);

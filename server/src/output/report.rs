@@ -92,7 +92,8 @@ fn verdict(verdict: &Verdict) -> String {
 
 /// What was asked, on two lines.
 fn question(report: &Report) -> String {
-    let Scenario { workload, precision, optimizer, checkpointing, stack, .. } = &report.scenario;
+    let Scenario { workload, precision, optimizer, checkpointing, adapter, stack, .. } =
+        &report.scenario;
     let mut choices = Vec::from([
         word(precision),
         format!("{} {}", word(&optimizer.name), word(&optimizer.implementation)),
@@ -100,18 +101,26 @@ fn question(report: &Report) -> String {
         format!("attention {}", word(&stack.attention)),
         format!("loss {}", word(&stack.loss)),
     ]);
+    if let Some(adapter) = adapter {
+        let targets = adapter.targets.join(", ");
+        choices.push(format!("{} rank {} on {targets}", word(&adapter.kind), adapter.rank));
+    }
     if optimizer.clip_grad_norm {
         choices.push("clipping".to_owned());
     }
     if !stack.alloc_conf.is_empty() {
         choices.push(stack.alloc_conf.clone());
     }
+    let trained = match report.model.trainable_parameters {
+        Some(n) if n < report.model.parameters => format!(", {} trained", thousands(n)),
+        _ => String::new(),
+    };
     let accumulated = match workload.grad_accum {
         1 => String::new(),
         n => format!(" × {n} micro-batches"),
     };
     format!(
-        "{} ({} parameters) on {} ({})\n{} × {} tokens{accumulated}, {}",
+        "{} ({} parameters{trained}) on {} ({})\n{} × {} tokens{accumulated}, {}",
         report.model.name,
         thousands(report.model.parameters),
         report.gpu.name,

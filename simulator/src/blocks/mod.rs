@@ -30,6 +30,11 @@ pub trait Network: Recompute + core::fmt::Debug {
 
     /// The output projection's weight.
     fn lm_head(&self) -> ParamId;
+
+    /// The table of `get_input_embeddings()`: the first parameter, where a model has one.
+    fn input_embedding(&self) -> Option<ParamId> {
+        Some(ParamId::new(0))
+    }
 }
 
 /// How a model runs.

@@ -12,7 +12,9 @@ use std::collections::BinaryHeap;
 
 use crate::clock::{HostWork, Issue, Pointwise};
 use crate::primitives::{pointwise, run_backward};
-use crate::tape::{Edge, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor};
+use crate::tape::{
+    Backward, Edge, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor,
+};
 use crate::tensor::Shape;
 use crate::wire::timeline::Category;
 
@@ -102,7 +104,14 @@ fn deliver(tape: &mut Tape, edge: Edge, gradient: Tensor, ready: &mut BinaryHeap
             let node = tape.node_mut(id);
             node.grads[slot] = Some(sum);
             node.pending -= 1;
-            if node.pending == 0 {
+            if 0 < node.pending {
+                return;
+            }
+            if node.backward == Backward::Leaf {
+                // `AccumulateGrad` takes the gradient over.
+                node.done = true;
+                tape.host(HostWork::Accumulate);
+            } else {
                 ready.push(id);
             }
         }

@@ -7,14 +7,13 @@ use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
 use crate::wire::scenario::{
-    Attention, Checkpointing, Hardware, Implementation, Loss, Model, Optimizer, OptimizerName,
-    Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Attention, Checkpointing, Hardware, Implementation, Loss, Model,
+    Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 10] = [
-    ("lora", "LoRA is not simulated yet"),
+const UNSUPPORTED: [(&str, &str); 9] = [
     ("compile", "compiled programs are not simulated yet"),
     ("parallel", "parallel layouts are not simulated yet"),
     ("recompute", "Megatron's recomputation is not simulated yet"),
@@ -56,6 +55,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let precision = precision(&mut table, &mut faults);
     let optimizer = optimizer(&mut table, &mut faults);
     let checkpointing = checkpointing(&mut table, &mut faults);
+    let adapter = adapter(&mut table, &mut faults);
     let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
     let tf32 = table.flag_or("tf32", true, &mut faults);
     // Liger's fused loss alone, without its other kernels.
@@ -82,6 +82,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
             precision: precision?,
             optimizer: optimizer?,
             checkpointing: checkpointing?,
+            adapter,
             stack: Stack {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
@@ -170,6 +171,22 @@ fn checkpointing(table: &mut Table<'_>, faults: &mut Faults) -> Option<Checkpoin
         Some(Value::Bool(false)) => Some(Checkpointing::None),
         _ => unsupported_word(table, "ckpt", Checkpointing::None, faults),
     }
+}
+
+/// `LoraConfig(r=…, target_modules=…, lora_alpha=16, lora_dropout=0.0)`; `None` is full
+/// fine-tuning, or a fault.
+fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Adapter> {
+    if matches!(table.value("lora"), None | Some(Value::Bool(false))) {
+        return None;
+    }
+    let mut own = table.table("lora", faults)?;
+    let rank = own.required_integer("r", limits::ADAPTER_RANK, faults);
+    let targets = own.required_texts("targets", faults);
+    for (key, _) in own.unknown() {
+        faults.push(unsupported(own.path(key), "an option that no scenario has"));
+    }
+    let kind = AdapterKind::Lora;
+    Some(Adapter { kind, rank: rank?, targets: targets?, dropout: 0.0 })
 }
 
 fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {

@@ -118,7 +118,7 @@ impl Tape {
             }
             node
         });
-        let results = self.fused_results(attention, query, inputs.dropout);
+        let results = self.fused_results(attention, query, inputs.dropout, node.is_some());
         self.run(Prim::Sdpa, attention_work(attention, query.dtype, false));
         let node = node.map(|mut node| {
             for result in results.kept().into_iter().flatten() {
@@ -127,7 +127,7 @@ impl Tape {
             node
         });
         let out = self.with_node(results.out, node);
-        let others = [Some(results.lse), results.seed, results.offset, bias];
+        let others = [results.lse, results.seed, results.offset, bias];
         for tensor in others.into_iter().flatten() {
             self.release(tensor);
         }

@@ -129,7 +129,7 @@ fn apply(
         Backward::LogSoftmax { to } => softmax(tape, grad, to, Prim::LogSoftmax),
         Backward::NllLoss { input } => nll_loss(tape, input, context),
         Backward::FusedLoss { inputs } => fused_loss(tape, inputs, context, saved),
-        Backward::Split { .. } => unreachable!("handled above"),
+        Backward::Split { .. } | Backward::Leaf => unreachable!("handled elsewhere"),
     }
 }
 
@@ -445,14 +445,18 @@ fn layer_norm(
 ) -> Gradients {
     let shape = grad.shape;
     debug_assert_eq!(shape.elements(), rows * columns, "the gradient has the input's elements");
-    let input = tape.empty(shape, context.dtype, Prim::LayerNorm);
-    let weight = tape.empty(Shape::new([columns]), context.dtype, Prim::LayerNorm);
-    let bias = tape.empty(Shape::new([columns]), context.dtype, Prim::LayerNorm);
+    let shapes = [shape, Shape::new([columns]), Shape::new([columns])];
+    let mut outputs = NONE;
+    for (i, shape) in shapes.into_iter().enumerate() {
+        if context.edges[i].wanted() {
+            outputs[i] = Some(tape.empty(shape, context.dtype, Prim::LayerNorm));
+        }
+    }
     tape.run(
         Prim::LayerNorm,
         reduction(Reduce::LayerNormBackward, &shape, context.dtype, 3 * grad.bytes()),
     );
-    [Some(input), Some(weight), Some(bias)]
+    outputs
 }
 
 /// Softmax multiplies the gradient by the output into a temporary first (`softmax_backward_cuda_out`,

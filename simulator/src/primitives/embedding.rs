@@ -34,7 +34,7 @@ impl Tape {
         self.run(Prim::Embedding, indexed(Index::Gather, table.dtype, 2 * out.bytes()));
         let out = self.with_node(out, node);
         self.release(table);
-        out
+        if self.param(weight).hooked { self.require_grad(out) } else { out }
     }
 
     /// The gradient of an embedding's table.

@@ -14,7 +14,8 @@ const CUDNN_WORKSPACE: u64 = 256;
 
 /// What a fused kernel makes.
 pub(super) struct Results {
-    pub(super) lse: Tensor,
+    /// Log-sum-exp of the scores, for backward.
+    pub(super) lse: Option<Tensor>,
     pub(super) out: Tensor,
     pub(super) offset: Option<Tensor>,
     pub(super) seed: Option<Tensor>,
@@ -23,17 +24,20 @@ pub(super) struct Results {
 impl Results {
     /// In the order of autograd's names for them.
     pub(super) fn kept(&self) -> [Option<&Tensor>; 4] {
-        [Some(&self.lse), Some(&self.out), self.offset.as_ref(), self.seed.as_ref()]
+        [self.lse.as_ref(), Some(&self.out), self.offset.as_ref(), self.seed.as_ref()]
     }
 }
 
 impl Tape {
-    /// Makes the results in each kernel's order.
+    /// Makes the results in each kernel's order. Where no gradient will flow, cuDNN's and the
+    /// memory-efficient kernel leave out the log-sum-exp (`should_compute_logsumexp` in
+    /// `aten/src/ATen/native/transformers/attention.cpp`).
     pub(super) fn fused_results(
         &mut self,
         attention: &Attention,
         query: &Tensor,
         dropout: f64,
+        records: bool,
     ) -> Results {
         let &Attention { kernel, batch, heads, tokens, head_dim, .. } = attention;
         let lse_shape = Shape::new([batch, heads, tokens]);
@@ -44,7 +48,7 @@ impl Tape {
                 let seed = scalar(self);
                 let offset = scalar(self);
                 let out = self.empty(result, query.dtype, Prim::Sdpa);
-                let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
+                let lse = records.then(|| self.empty(lse_shape, DType::F32, Prim::Sdpa));
                 self.scratch(CUDNN_WORKSPACE, Prim::Sdpa);
                 Results { lse, out, offset: Some(offset), seed: Some(seed) }
             }
@@ -63,12 +67,12 @@ impl Tape {
                 for storage in partial.into_iter().flatten() {
                     self.release_storage(storage);
                 }
-                Results { lse, out, offset: Some(offset), seed: Some(seed) }
+                Results { lse: Some(lse), out, offset: Some(offset), seed: Some(seed) }
             }
             AttentionKernel::Efficient => {
                 let out = self.empty(result, query.dtype, Prim::Sdpa);
                 let aligned = Shape::new([batch, heads, tokens.div_ceil(32) * 32]);
-                let lse = self.empty(aligned, DType::F32, Prim::Sdpa);
+                let lse = records.then(|| self.empty(aligned, DType::F32, Prim::Sdpa));
                 if query.dtype.is_half() && 128 < attention.value_dim {
                     // An fp32 accumulator of the output.
                     self.scratch(2 * out.bytes(), Prim::Sdpa);

@@ -85,7 +85,8 @@ impl Tape {
             .records(&[x, &table])
             .then(|| self.begin_node(Prim::FusedLoss, rule, &[x, &table]));
         let grad_input = self.empty(x.shape, x.dtype, Prim::FusedLoss);
-        let grad_weight = self.empty(table.shape, table.dtype, Prim::FusedLoss);
+        let trained = table.requires_grad();
+        let grad_weight = trained.then(|| self.empty(table.shape, table.dtype, Prim::FusedLoss));
         let losses = self.helper(Shape::new([shape.rows]), DType::F32, Prim::FusedLoss);
         let targets = self.helper(Shape::new([shape.rows]), DType::Bool, Prim::FusedLoss);
         // `target_mask.sum()`: the result, and the mask as integers.
@@ -94,8 +95,8 @@ impl Tape {
         self.release_storage(sum);
         self.set_grad_enabled(false);
         match self.autocast().filter(|&dtype| dtype != x.dtype) {
-            Some(dtype) => self.fused_chunks_cast(weight, shape, dtype),
-            None => self.fused_chunks(shape, x.dtype),
+            Some(dtype) => self.fused_chunks_cast(weight, shape, dtype, trained),
+            None => self.fused_chunks(shape, x.dtype, trained),
         }
         self.set_grad_enabled(true);
         let loss = self.helper(Shape::scalar(), DType::F32, Prim::FusedLoss);
@@ -103,11 +104,13 @@ impl Tape {
         self.release(losses);
         let node = node.map(|mut node| {
             self.save(&mut node, &grad_input);
-            self.save(&mut node, &grad_weight);
+            if let Some(grad_weight) = &grad_weight {
+                self.save(&mut node, grad_weight);
+            }
             node
         });
         let loss = self.with_node(loss, node);
-        for tensor in [grad_input, grad_weight, table] {
+        for tensor in [Some(grad_input), grad_weight, Some(table)].into_iter().flatten() {
             self.release(tensor);
         }
         loss
@@ -116,14 +119,14 @@ impl Tape {
     /// One buffer serves the logits of all chunks (`_can_use_mm_out`). The weight's gradient is added up
     /// in place for half types and through a temporary per chunk in fp32, as recorded on an H200 with
     /// torch 2.11.
-    fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType) {
+    fn fused_chunks(&mut self, shape: FusedLossShape, dtype: DType, trained: bool) {
         let FusedLossShape { hidden, vocab, .. } = shape;
         let chunk = shape.chunk_rows();
         let logits = self.empty(Shape::new([chunk, vocab]), dtype, Prim::FusedLoss);
         self.categorise(logits.storage, Category::Logits);
         for _ in 0..shape.chunks() {
-            self.fused_chunk(shape, chunk, dtype);
-            if !dtype.is_half() {
+            self.fused_chunk(shape, chunk, dtype, trained);
+            if trained && !dtype.is_half() {
                 self.scratch(vocab * hidden * dtype.bytes(), Prim::FusedLoss);
             }
         }
@@ -132,7 +135,13 @@ impl Tape {
 
     /// Under autocast every product casts its operands. The transposed weight is no leaf, and so is cast
     /// anew for each chunk; the weight itself is cast once, and kept.
-    fn fused_chunks_cast(&mut self, weight: ParamId, shape: FusedLossShape, dtype: DType) {
+    fn fused_chunks_cast(
+        &mut self,
+        weight: ParamId,
+        shape: FusedLossShape,
+        dtype: DType,
+        trained: bool,
+    ) {
         let FusedLossShape { rows, hidden, vocab } = shape;
         for i in 0..shape.chunks() {
             let chunk = shape.chunk_rows().min(rows - i * shape.chunk_rows());
@@ -147,20 +156,24 @@ impl Tape {
             self.release(cast);
             // The chunk's gradient, and the chunk for the gradient of the weight.
             self.scratch(input_bytes, Prim::FusedLoss);
-            self.scratch(input_bytes, Prim::Copy);
-            self.fused_chunk(shape, chunk, dtype);
+            if trained {
+                self.scratch(input_bytes, Prim::Copy);
+            }
+            self.fused_chunk(shape, chunk, dtype, trained);
             self.release(logits);
         }
     }
 
     /// The work on one chunk.
-    fn fused_chunk(&mut self, shape: FusedLossShape, chunk: u64, dtype: DType) {
+    fn fused_chunk(&mut self, shape: FusedLossShape, chunk: u64, dtype: DType, trained: bool) {
         let FusedLossShape { hidden, vocab, .. } = shape;
         let seen = Shape::new([chunk, vocab]);
         let bytes = 2 * chunk * vocab * dtype.bytes();
         self.run(Prim::Linear, product([chunk, vocab, hidden, 1], Pass::Forward, dtype));
         self.run(Prim::LogSoftmax, reduction(Reduce::LogSoftmax, &seen, dtype, bytes));
         self.run(Prim::Linear, product([chunk, hidden, vocab, 1], Pass::InputGrad, dtype));
-        self.run(Prim::Linear, product([vocab, hidden, chunk, 1], Pass::WeightGrad, dtype));
+        if trained {
+            self.run(Prim::Linear, product([vocab, hidden, chunk, 1], Pass::WeightGrad, dtype));
+        }
     }
 }

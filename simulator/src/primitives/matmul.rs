@@ -15,11 +15,29 @@ const WORKSPACE: u64 = 4096 * 1024 * 2 + 16 * 1024 * 8;
 const LT_WORKSPACE: u64 = 1024 * 1024;
 
 impl Tape {
+    /// An `nn.Linear` with a weight `[outer, inner]`, and the adapter beside it when it has one.
+    pub fn linear(&mut self, x: &Tensor, weight: ParamId, bias: Option<ParamId>) -> Tensor {
+        let result = self.plain_linear(x, weight, bias);
+        self.adapted(x, result, weight)
+    }
+
+    /// transformers' `Conv1D` with a weight `[inner, outer]`, and the adapter beside it when it has
+    /// one.
+    pub fn conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
+        let result = self.plain_conv1d(x, weight, bias);
+        self.adapted(x, result, weight)
+    }
+
     /// `F.linear(x, weight, bias)` with a weight `[outer, inner]`, under autocast when it is on.
     ///
     /// Without bias it is `mm` (`at::linear` → `at::matmul`); with bias `addmm`. Autocast casts the
     /// arguments from the last to the first.
-    pub fn linear(&mut self, x: &Tensor, weight: ParamId, bias: Option<ParamId>) -> Tensor {
+    pub(super) fn plain_linear(
+        &mut self,
+        x: &Tensor,
+        weight: ParamId,
+        bias: Option<ParamId>,
+    ) -> Tensor {
         if bias.is_some() && self.autocast().is_some() {
             // at::linear under autocast: (input, weight, bias), last first.
             let bias = bias.map(|id| self.cast_weight(id));
@@ -41,7 +59,7 @@ impl Tape {
     }
 
     /// transformers' `Conv1D`: `addmm(bias, x, weight)` with a weight `[inner, outer]`.
-    pub fn conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
+    fn plain_conv1d(&mut self, x: &Tensor, weight: ParamId, bias: ParamId) -> Tensor {
         let weight = self.cast_weight(weight);
         let x = self.cast_input(x);
         let bias = self.cast_weight(bias);

@@ -7,6 +7,7 @@
 //! each rule. Broadcast gradients are reduced after the rule, in argument order
 //! (`validate_outputs` in `torch/csrc/autograd/engine.cpp`).
 
+mod adapter;
 mod attention;
 mod backward;
 mod cub;

@@ -1,5 +1,6 @@
 //! A training process: construction, first step, steady step, as records of the tape.
 
+mod adapter;
 mod loss;
 mod optimizer;
 mod scaler;
@@ -7,9 +8,9 @@ mod scaler;
 use crate::blocks::{Network, Style, register};
 use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};
-use crate::tape::{Block, Device, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
+use crate::tape::{Block, Device, Param, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::{Precision, Scenario, Workload};
+use crate::wire::scenario::{Checkpointing, Precision, Scenario, Workload};
 use crate::wire::timeline::{Category, PhaseKind};
 
 use scaler::Scaler;
@@ -53,6 +54,16 @@ impl<'a> Process<'a> {
         let model = register(&mut tape, scenario.architecture(), dtype, style);
         let family = scenario.family();
         construct_rest(&mut tape, family, model.as_ref());
+        if let Some(adapter) = &document.adapter {
+            adapter::attach(&mut tape, family, adapter);
+            // peft's `_prepare_model_for_gradient_checkpointing`: nothing would be recomputed
+            // where no input of a layer requires a gradient.
+            if document.checkpointing != Checkpointing::None
+                && let Some(table) = model.input_embedding()
+            {
+                tape.param_mut(table).hooked = true;
+            }
+        }
         tape.empty_cache();
         let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
@@ -84,10 +95,21 @@ impl<'a> Process<'a> {
             .collect()
     }
 
-    /// Trainable parameters, a tied one counted once.
+    /// Parameters, a tied one counted once.
     pub fn parameters(&self) -> u64 {
+        self.elements(|_| true)
+    }
+
+    /// Parameters that get a gradient.
+    pub fn trainable_parameters(&self) -> u64 {
+        self.elements(|param| param.trainable)
+    }
+
+    fn elements(&self, counts: impl Fn(&Param) -> bool) -> u64 {
         (0..self.tape.n_params())
-            .map(|index| self.tape.param(ParamId::new(index)).shape.elements())
+            .map(|index| self.tape.param(ParamId::new(index)))
+            .filter(|param| counts(param))
+            .map(|param| param.shape.elements())
             .sum()
     }
 
@@ -113,6 +135,8 @@ impl<'a> Process<'a> {
         };
         engine::backward(&mut self.tape, &scaled, self.model.as_ref());
         self.tape.release(scaled);
+        // A tensor lets go of its graph before its bytes (`TensorImpl::release_resources`).
+        self.tape.release_graph();
         self.tape.release(loss);
     }
 

@@ -1,6 +1,7 @@
 //! The figures behind the report, each with its formula, the values put in, and its source.
 
-use crate::scenario::ValidScenario;
+use crate::scenario::{Projection, ValidScenario};
+use crate::tape::Adapter;
 use crate::tensor::DType;
 use crate::wire::report::{Figure, Report};
 use crate::wire::scenario::{Implementation, OptimizerName, Precision};
@@ -13,8 +14,9 @@ const ALLOCATOR: &str =
 
 /// The figures of a report, in the order in which a reader would ask.
 pub fn figures(scenario: &ValidScenario, report: &Report) -> Vec<Figure> {
-    let mut figures = Vec::from([
-        parameters(scenario, report),
+    let mut figures = Vec::from([parameters(scenario, report)]);
+    figures.extend(trainable_parameters(scenario, report));
+    figures.extend([
         weights(scenario, report),
         gradients(scenario, report),
         optimizer_states(scenario, report),
@@ -36,10 +38,48 @@ fn number(value: u64) -> f64 {
 }
 
 fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
-    let [formula, substituted] = scenario.family().parameters_formula();
+    let [mut formula, mut substituted] = scenario.family().parameters_formula();
+    if scenario.document().adapter.is_some() {
+        formula.push_str(" + N_trainable");
+        substituted = format!("{substituted}, N_trainable={}", trainable(report));
+    }
     let source = format!("{} in transformers 5.17; a tied weight counts once", report.model.class);
     let value = number(report.model.parameters);
     figure("parameters", value, "1", [formula, substituted, source])
+}
+
+/// Parameters that get a gradient.
+fn trainable(report: &Report) -> u64 {
+    report.model.trainable_parameters.unwrap_or(report.model.parameters)
+}
+
+/// Of a model with an adapter; elsewhere all are trained.
+fn trainable_parameters(scenario: &ValidScenario, report: &Report) -> Option<Figure> {
+    let adapter = scenario.document().adapter.as_ref()?;
+    let targeted = |projection: &Projection| adapter.targets.iter().any(|t| t == projection.name);
+    let terms: Vec<String> = scenario
+        .family()
+        .projections()
+        .into_iter()
+        .filter(targeted)
+        .map(|Projection { inputs, outputs, count, .. }| {
+            format!("{count} · {} · ({inputs} + {outputs})", adapter.rank)
+        })
+        .collect();
+    let texts = [
+        "Σ over targeted modules of r · (inputs + outputs)".to_owned(),
+        terms.join(" + "),
+        "LoraLayer.update_layer in peft 0.21 (tuners/lora/layer.py): lora_A and lora_B".to_owned(),
+    ];
+    Some(figure("trainable_parameters", number(trainable(report)), "1", texts))
+}
+
+/// Element type of what is trained.
+fn trainable_dtype(scenario: &ValidScenario) -> DType {
+    match scenario.document().adapter {
+        Some(_) => Adapter::DTYPE,
+        None => weight_dtype(scenario),
+    }
 }
 
 pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
@@ -52,6 +92,17 @@ pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
 fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
     let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
     let buffers = report.model.buffer_bytes.get();
+    if scenario.document().adapter.is_some() {
+        let (added, wide) = (trainable(report), Adapter::DTYPE.bytes());
+        let frozen = n - added;
+        let texts = [
+            "N_frozen · bytes per weight + N_trainable · bytes per trained weight + buffers"
+                .to_owned(),
+            format!("{frozen} · {size} B + {added} · {wide} B + {buffers} B"),
+            format!("{INTERPRETER}; cast_adapter_dtype in peft 0.21 makes the trained ones fp32"),
+        ];
+        return figure("weights", number(frozen * size + added * wide + buffers), "B", texts);
+    }
     let texts = [
         "N · bytes per weight + buffers".to_owned(),
         format!("{n} · {size} B + {buffers} B"),
@@ -61,7 +112,7 @@ fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
 }
 
 fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
-    let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let (n, size) = (trainable(report), trainable_dtype(scenario).bytes());
     let texts = [
         "N · bytes per gradient, from backward to zero_grad".to_owned(),
         format!("{n} · {size} B"),
@@ -73,7 +124,7 @@ fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
 
 fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
     let optimizer = &scenario.document().optimizer;
-    let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let (n, size) = (trainable(report), trainable_dtype(scenario).bytes());
     let copies = match optimizer.name {
         OptimizerName::Adamw => 2,
         OptimizerName::Sgd => u64::from(optimizer.momentum.is_some_and(|m| 0.0 < m)),

@@ -21,14 +21,24 @@ pub fn engine() -> Engine {
     Engine { version: env!("CARGO_PKG_VERSION").to_owned(), predictions: PREDICTIONS }
 }
 
+/// How many parameters a process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterCounts {
+    /// All, a tied one counted once.
+    pub total: u64,
+    /// Those that get a gradient.
+    pub trainable: u64,
+}
+
 /// Facts of the model.
-pub fn model_facts(scenario: &ValidScenario, parameters: u64) -> ModelFacts {
+pub fn model_facts(scenario: &ValidScenario, counts: ParameterCounts) -> ModelFacts {
     let family = scenario.family();
     let weight_bytes = figures::weight_dtype(scenario).bytes();
     ModelFacts {
         name: scenario.model_name().to_owned(),
         class: family.class().to_owned(),
-        parameters,
+        parameters: counts.total,
+        trainable_parameters: Some(counts.trainable),
         buffer_bytes: Bytes::new(family.buffer_bytes(weight_bytes)),
         layers: family.layers(),
     }

@@ -176,6 +176,25 @@ impl<'a> Table<'a> {
         }
     }
 
+    /// A list of texts that must be there.
+    pub(crate) fn required_texts(
+        &mut self,
+        key: &'static str,
+        faults: &mut Faults,
+    ) -> Option<Vec<String>> {
+        let Some(value) = self.value(key) else {
+            faults.push(missing(self.path(key)));
+            return None;
+        };
+        let texts = value.as_array().and_then(|items| {
+            items.iter().map(|item| item.as_str().map(String::from)).collect::<Option<Vec<_>>>()
+        });
+        if texts.is_none() {
+            faults.push(type_fault(&self.path(key), "a list of texts", value));
+        }
+        texts
+    }
+
     /// A text that must be there.
     pub(crate) fn required_text(
         &mut self,

@@ -20,6 +20,9 @@ pub const MOMENTUM: RangeInclusive<f64> = 0.0..=0.999_999;
 /// Probability of dropping an element; 1 would drop everything.
 pub const DROPOUT: RangeInclusive<f64> = 0.0..=0.999_999;
 
+/// Inner size of an adapter.
+pub const ADAPTER_RANK: RangeInclusive<u64> = 1..=65_536;
+
 /// Repeated layers.
 pub const LAYERS: RangeInclusive<u64> = 1..=2_000;
 /// Width of the residual stream, and of the MLP.

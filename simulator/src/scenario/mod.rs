@@ -13,8 +13,8 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Data, Experts, Family, Gpt2, Latent, LlamaLike, Positions, Router,
-    SlidingWindow, Task,
+    Activation, Architecture, Data, Experts, Family, Gpt2, Latent, LlamaLike, Positions,
+    Projection, Router, SlidingWindow, Task, adapter_parameters,
 };
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};

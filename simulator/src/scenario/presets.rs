@@ -120,6 +120,7 @@ fn preset(choice: &Choice) -> Preset {
         precision: choice.precision,
         optimizer,
         checkpointing: choice.checkpointing,
+        adapter: None,
         stack: Stack { attention: choice.attention, ..Stack::default() },
     };
     Preset { id: choice.id, name: choice.name, scenario }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::catalog::Catalog;
 use crate::wire::ModelKind;
-use crate::wire::scenario::{Hardware, Model, Optimizer, Stack, Workload};
+use crate::wire::scenario::{Adapter, AdapterKind, Hardware, Model, Optimizer, Stack, Workload};
 
 fn choice<T: Word + core::fmt::Debug>() -> impl Strategy<Value = T> {
     prop::sample::select(T::WORDS.iter().map(|(_, choice)| *choice).collect::<Vec<T>>())
@@ -79,6 +79,16 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn adapter()(
+        rank in limits::ADAPTER_RANK,
+        targets in prop::collection::vec(".{0,12}", 0..3),
+        dropout in limits::DROPOUT,
+    ) -> Adapter {
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout }
+    }
+}
+
+prop_compose! {
     fn scenario()(
         name in prop::option::of(".{0,20}"),
         model in model(),
@@ -87,7 +97,7 @@ prop_compose! {
             (limits::MICRO_BATCH, limits::SEQ_LEN, limits::GRAD_ACCUM),
         precision in choice(),
         optimizer in optimizer(),
-        checkpointing in choice(),
+        (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
         (attention, loss, tf32, alloc_conf) in
             (choice(), choice(), any::<bool>(), "[a-z_:,]{0,12}"),
     ) -> Scenario {
@@ -95,7 +105,8 @@ prop_compose! {
         let stack = Stack { attention, loss, tf32, alloc_conf };
         let version = 1;
         Scenario {
-            version, name, model, hardware, workload, precision, optimizer, checkpointing, stack,
+            version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
+            stack,
         }
     }
 }

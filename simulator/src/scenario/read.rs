@@ -9,7 +9,8 @@ use super::validate::validate;
 use super::words::Word;
 use crate::catalog::Catalog;
 use crate::wire::scenario::{
-    Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION,
+    Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -95,6 +96,8 @@ fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
     let checkpointing = Checkpointing::WORDS;
     let checkpointing =
         root.word_or("checkpointing", checkpointing, Checkpointing::None, &mut faults);
+    let adapter = root.table("adapter", &mut faults);
+    let adapter = adapter.and_then(|table| adapter_table(table, &mut faults));
     let stack = root.table("stack", &mut faults).map(|table| stack_table(table, &mut faults));
     root.finish(&mut faults);
     let scenario = Scenario {
@@ -111,6 +114,7 @@ fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
         precision: precision.unwrap_or(Precision::Bf16),
         optimizer: optimizer.unwrap_or_default(),
         checkpointing: checkpointing.unwrap_or(Checkpointing::None),
+        adapter,
         stack: stack.unwrap_or_default(),
     };
     Ok((scenario, faults))
@@ -254,6 +258,15 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         clip_grad_norm: clip_grad_norm.unwrap_or(defaults.clip_grad_norm),
         set_to_none: set_to_none.unwrap_or(defaults.set_to_none),
     }
+}
+
+fn adapter_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Adapter> {
+    let kind = table.word_or("kind", Word::WORDS, AdapterKind::Lora, faults);
+    let rank = table.required_integer("rank", limits::ADAPTER_RANK, faults);
+    let targets = table.required_texts("targets", faults);
+    let dropout = table.number_or("dropout", limits::DROPOUT, 0.0, faults);
+    table.finish(faults);
+    Some(Adapter { kind: kind?, rank: rank?, targets: targets?, dropout: dropout? })
 }
 
 fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {

@@ -227,6 +227,22 @@ fn work_is_bounded() {
     check_validation(&large, &[]);
 }
 
+#[test]
+fn adapters_target_modules_that_the_class_has() {
+    let adapter = |targets: &[&str]| json!({"rank": 16, "targets": targets});
+    let check = |adapter: Value, expected: &[&str]| {
+        check_validation(&[("/model/id", json!("llama-3.2-1b")), ("/adapter", adapter)], expected)
+    };
+    check(adapter(&["q_proj", "down_proj"]), &[]);
+    check(adapter(&[]), &["adapter.targets Missing"]);
+    let faults = check(adapter(&["q_proj", "v_prj"]), &["adapter.targets Choice"]);
+    assert!(faults.0[0].message.contains("gate_proj"), "{faults}");
+    assert_eq!(faults.0[0].mends[0].value, json!(["q_proj", "v_proj"]));
+    check(adapter(&["c_attn"]), &["adapter.targets Choice"]);
+    let gpt2 = [("/model/id", json!("gpt2")), ("/adapter", adapter(&["c_attn", "c_proj"]))];
+    check_validation(&gpt2, &[]);
+}
+
 fn check_config(kind: &str, config: &Value, expected: &[&str]) -> Faults {
     check_validation(&[("/model", json!({"kind": kind, "config": config}))], expected)
 }

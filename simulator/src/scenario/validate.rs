@@ -6,16 +6,16 @@
 use core::ops::RangeInclusive;
 
 use super::config;
-use super::document::range_fault;
-use super::families::{Architecture, Family, Positions};
+use super::document::{choice_fault, range_fault};
+use super::families::{Architecture, Family, Positions, adapter_parameters};
 use super::limits;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, nearest};
 use crate::units::MIB;
 use crate::wire::model::ModelCard;
 use crate::wire::scenario::{
-    Attention, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION, Workload,
+    Adapter, Attention, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION, Workload,
 };
 use crate::wire::{Fault, Faults, GpuProfile, Rule, Scenario};
 
@@ -41,6 +41,9 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     if let Some(model) = &model {
         check_positions(model.architecture.family(), &scenario.workload, &mut faults);
         check_size(model.architecture.family(), scenario, gpu, &mut faults);
+        if let Some(adapter) = &scenario.adapter {
+            check_targets(model.architecture.family(), adapter, &mut faults);
+        }
     }
     match (model, gpu) {
         (Some(model), Some(gpu)) if faults.is_empty() => {
@@ -141,6 +144,43 @@ fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
     check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
     check("workload.seq_len", workload.seq_len, limits::SEQ_LEN);
     check("workload.grad_accum", workload.grad_accum, limits::GRAD_ACCUM);
+    let Some(adapter) = &scenario.adapter else { return };
+    check("adapter.rank", adapter.rank, limits::ADAPTER_RANK);
+    if !limits::DROPOUT.contains(&adapter.dropout) {
+        let path = "adapter.dropout";
+        let found = adapter.dropout.to_string();
+        faults.push(range_fault(path, &found, "0", "1 (1 itself left out)").mend(path, 0.0));
+    }
+}
+
+/// peft refuses an adapter that finds none of its modules; here every name must be one.
+fn check_targets(family: &dyn Family, adapter: &Adapter, faults: &mut Faults) {
+    let mut names: Vec<&str> = Vec::new();
+    for projection in family.projections() {
+        if !names.contains(&projection.name) {
+            names.push(projection.name);
+        }
+    }
+    let path = "adapter.targets";
+    if names.is_empty() {
+        let message = format!("adapters of {} are not simulated yet", family.class());
+        let fault = Fault::new(path, Rule::Unsupported, message);
+        faults.push(fault.arguments([family.class().to_owned()]));
+    } else if adapter.targets.is_empty() {
+        let message = format!("name the modules to adapt: some of {}", names.join(", "));
+        faults.push(Fault::new(path, Rule::Missing, message));
+    } else {
+        for target in adapter.targets.iter().filter(|target| !names.contains(&target.as_str())) {
+            // The words mend a text, and this is a list.
+            let mut fault = choice_fault(path.to_owned(), target, &names);
+            fault.mends.clear();
+            if let Some(near) = nearest(target, names.iter().copied()) {
+                let mended = |t: &String| if t == target { near.to_owned() } else { t.clone() };
+                fault = fault.mend(path, adapter.targets.iter().map(mended).collect::<Vec<_>>());
+            }
+            faults.push(fault);
+        }
+    }
 }
 
 fn check_optimizer(scenario: &Scenario, faults: &mut Faults) {
@@ -239,7 +279,8 @@ fn check_size(
         let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);
         faults.push(fault.mend(path, most));
     }
-    if limits::PARAMETERS_MAX < family.parameters() {
+    let added = scenario.adapter.as_ref().map_or(0, |adapter| adapter_parameters(family, adapter));
+    if limits::PARAMETERS_MAX < family.parameters().saturating_add(added) {
         let message = "more parameters than any machine holds (2^46)";
         faults.push(Fault::new("model", Rule::Range, message));
     }

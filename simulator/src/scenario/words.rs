@@ -2,7 +2,7 @@
 
 use crate::wire::ModelKind;
 use crate::wire::scenario::{
-    Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
+    AdapterKind, Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
 };
 
 /// A choice that files write as a word.
@@ -53,6 +53,10 @@ impl Word for Checkpointing {
     const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("full", Self::Full)];
 }
 
+impl Word for AdapterKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("lora", Self::Lora)];
+}
+
 impl Word for Attention {
     const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
 }
@@ -86,6 +90,7 @@ mod tests {
         check::<OptimizerName>();
         check::<Implementation>();
         check::<Checkpointing>();
+        check::<AdapterKind>();
         check::<Attention>();
         check::<Loss>();
     }

@@ -15,8 +15,8 @@ mod record;
 
 pub use label::{Block, Prim, Scope};
 pub use node::{
-    Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId, Param,
-    ParamId, Product, SavedSlot, Source,
+    Adapter, Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId,
+    Param, ParamId, Product, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 
@@ -103,6 +103,8 @@ pub struct Tape {
     nodes: Vec<Node>,
     params: Vec<Param>,
     frames: Vec<Frame>,
+    /// Leaves that are no parameters, until the graph goes.
+    leaves: Vec<NodeId>,
     saving: Saving,
     scope: Scope,
     autocast: Option<DType>,
@@ -120,6 +122,7 @@ impl Tape {
             nodes: Vec::new(),
             params: Vec::new(),
             frames: Vec::new(),
+            leaves: Vec::new(),
             saving: Saving::Off,
             scope: Scope::default(),
             autocast: None,
@@ -431,6 +434,36 @@ impl Tape {
             // The second run's graph is never used: its tensors only need to count as differentiable.
             Saving::Refill(_) | Saving::Stopped => Source::Recomputed,
             Saving::Off => Source::None,
+        }
+    }
+
+    /// `tensor.requires_grad_(True)` on a tensor that no node made: a leaf, which the graph holds
+    /// together with the gradient that it gets.
+    pub fn require_grad(&mut self, tensor: Tensor) -> Tensor {
+        if tensor.requires_grad() || self.saving != Saving::Direct {
+            return tensor;
+        }
+        let mut node = self.begin_node(Prim::Accumulate, Backward::Leaf, &[]);
+        self.save(&mut node, &tensor);
+        let source = self.finish_node(node);
+        if let Source::Node { id, .. } = source {
+            self.leaves.push(id);
+        }
+        Tensor { source, ..tensor }
+    }
+
+    /// Lets go of the graph: its leaves that are no parameters, each gradient first.
+    pub fn release_graph(&mut self) {
+        for id in core::mem::take(&mut self.leaves) {
+            let node = &mut self.nodes[id.index()];
+            let gradient = node.grads[0].take();
+            let leaf = node.saved[0];
+            if let Some(gradient) = gradient {
+                self.release(gradient);
+            }
+            if let SavedSlot::Held(storage) = leaf {
+                self.release_storage(storage);
+            }
         }
     }
 

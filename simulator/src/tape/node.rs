@@ -297,6 +297,8 @@ pub enum Backward {
         /// Shape of the input.
         input: Shape,
     },
+    /// A leaf that is no parameter: its gradient stays until the graph goes.
+    Leaf,
     /// Fused linear cross-entropy: gradients were made in the forward pass and kept.
     FusedLoss {
         /// Shapes of input and weight.
@@ -422,6 +424,23 @@ impl Node {
     }
 }
 
+/// A low-rank adapter beside the weight of a projection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adapter {
+    /// `lora_A`: `[rank, inputs]`.
+    pub lora_a: ParamId,
+    /// `lora_B`: `[outputs, rank]`.
+    pub lora_b: ParamId,
+    /// Dropout probability of its input.
+    pub dropout: f64,
+}
+
+impl Adapter {
+    /// Element type of the factors: peft turns half-precision ones to fp32
+    /// (`autocast_adapter_dtype`, on by default).
+    pub const DTYPE: DType = DType::F32;
+}
+
 /// A parameter.
 #[derive(Debug)]
 pub struct Param {
@@ -437,6 +456,11 @@ pub struct Param {
     pub dtype: DType,
     /// Whether it gets a gradient.
     pub trainable: bool,
+    /// The adapter that the projection with this weight has.
+    pub adapter: Option<Adapter>,
+    /// Whether what is looked up in this table is made to require a gradient
+    /// (`enable_input_require_grads`).
+    pub hooked: bool,
     /// Its gradient.
     pub grad: Option<StorageId>,
     /// What the optimizer keeps for it.
@@ -465,6 +489,8 @@ impl Param {
             shape,
             dtype,
             trainable: true,
+            adapter: None,
+            hooked: false,
             grad: None,
             states: Vec::new(),
             cast: None,

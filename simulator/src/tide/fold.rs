@@ -1,9 +1,10 @@
 //! A process of any depth from one of three layers.
 //!
 //! The process runs with its first layer, one interior layer and its last (three of each kind, when
-//! later layers attend within a window), and with at most three micro-batches. Each of its runs is
-//! cut wherever the phase, the micro-batch or the layer changes; what belongs to the interior layer
-//! or the middle micro-batch counts as often as the real process has them.
+//! later layers attend within a window; the first two, when an adapter makes the second special), and
+//! with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
+//! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
+//! real process has them.
 
 use crate::program::{Process, Run};
 use crate::scenario::ValidScenario;
@@ -45,20 +46,24 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     let kinds = scenario.family().layer_kinds();
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);
-    let short = Extent(kinds.map(|layers| layers.min(LAYERS)));
+    // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
+    // to hold what layers share.
+    let lead = if scenario.document().adapter.is_some() { 2 } else { 1 };
+    let most = most_layers(kinds, lead);
+    let short = Extent { kinds: core::array::from_fn(|i| kinds[i].min(most[i])), lead };
     let depth = Depth {
         short,
-        interior: kinds.map(|layers| 1 + layers.saturating_sub(LAYERS)),
+        interior: core::array::from_fn(|i| 1 + kinds[i].saturating_sub(most[i])),
         middle: accumulation - micro_batches + 1,
     };
-    let small = runs(&scenario.with_extent(short.0, micro_batches));
+    let small = runs(&scenario.with_extent(short.kinds, micro_batches));
     // Clipping alone makes tensors whose size depends on the number of layers (one norm a tensor).
-    let depends = scenario.document().optimizer.clip_grad_norm && kinds != short.0;
+    let depends = scenario.document().optimizer.clip_grad_norm && kinds != short.kinds;
     let larger = depends.then(|| {
         let extent = short.one_more(kinds);
-        (extent, runs(&scenario.with_extent(extent.0, micro_batches)))
+        (extent, runs(&scenario.with_extent(extent.kinds, micro_batches)))
     });
-    let more = kinds.iter().sum::<u64>() - short.0.iter().sum::<u64>();
+    let more = kinds.iter().sum::<u64>() - short.kinds.iter().sum::<u64>();
     let [build, first, steady] = core::array::from_fn(|i| {
         let record = &small[i].record;
         let larger = larger.as_ref().map(|(extent, runs)| (*extent, &runs[i].record));
@@ -68,23 +73,36 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     Folded { build, first, steady }
 }
 
-/// Layers of each kind that are run.
+/// Layers of each kind that are run at most: one more where the model's first two are special.
+const fn most_layers(kinds: [u64; 2], lead: u64) -> [u64; 2] {
+    if kinds[0] == 0 { [LAYERS, LAYERS + lead - 1] } else { [LAYERS + lead - 1, LAYERS] }
+}
+
+/// Layers that are run.
 #[derive(Clone, Copy)]
-struct Extent([u64; 2]);
+struct Extent {
+    /// How many of each kind.
+    kinds: [u64; 2],
+    /// How many layers at the start are like no other.
+    lead: u64,
+}
 
 impl Extent {
     /// With one more interior layer, of a kind that has more.
     fn one_more(self, real: [u64; 2]) -> Self {
-        let Self([whole, others]) = self;
-        if others < real[1] { Self([whole, others + 1]) } else { Self([whole + 1, others]) }
+        let [whole, others] = self.kinds;
+        let kinds = if others < real[1] { [whole, others + 1] } else { [whole + 1, others] };
+        Self { kinds, ..self }
     }
 
     /// The kind of which a layer is neither the first nor the last.
     fn interior(self, layer: Option<u32>) -> Option<usize> {
         let layer = u64::from(layer?);
-        let Self([whole, others]) = self;
-        if layer < whole {
-            (0 < layer && layer + 1 < whole).then_some(0)
+        let [whole, others] = self.kinds;
+        if layer < self.lead {
+            None
+        } else if layer < whole {
+            (layer + 1 < whole).then_some(0)
         } else {
             (whole < layer && layer + 1 < whole + others).then_some(1)
         }

@@ -139,6 +139,31 @@ fn every_precision_attention_and_checkpointing_folds() {
 }
 
 #[test]
+fn adapters_fold() {
+    for (kind, targets) in [
+        ("llama", ["q_proj", "v_proj"]),
+        ("qwen3", ["k_proj", "down_proj"]),
+        ("qwen2", ["down_proj", "down_proj"]),
+        ("gpt2", ["c_attn", "c_proj"]),
+    ] {
+        for precision in ["bf16", "amp_fp16"] {
+            for checkpointing in ["none", "full"] {
+                agrees(&valid(
+                    &model(kind, 7),
+                    &[
+                        ("adapter", json!({"rank": 4, "targets": targets, "dropout": 0.1})),
+                        ("precision", precision.into()),
+                        ("checkpointing", checkpointing.into()),
+                        ("optimizer.clip_grad_norm", true.into()),
+                        ("workload.grad_accum", 2.into()),
+                    ],
+                ));
+            }
+        }
+    }
+}
+
+#[test]
 fn every_optimizer_folds() {
     let optimizers = [
         json!({"name": "adamw", "implementation": "foreach"}),

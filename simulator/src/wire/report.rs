@@ -55,8 +55,11 @@ pub struct ModelFacts {
     pub name: String,
     /// The class that runs.
     pub class: String,
-    /// Parameters, a tied weight counted once.
+    /// Parameters, a tied weight counted once; an adapter's are among them.
     pub parameters: u64,
+    /// Those of them that get a gradient. Absent in older reports: all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trainable_parameters: Option<u64>,
     /// Bytes of non-parameter buffers.
     pub buffer_bytes: Bytes,
     /// Repeated layers.
@@ -258,7 +261,7 @@ pub struct TimeReport {
     pub host_bound: bool,
     /// Tokens per second.
     pub tokens_per_s: f64,
-    /// Model FLOPs of the step (6·parameters·tokens + causal attention), per second, over the peak rate.
+    /// Model FLOPs of the step ((4·parameters + 2·trainable)·tokens + causal attention), per second, over the peak rate.
     pub mfu: Option<f64>,
     /// Where the rates come from.
     pub mode: TimeMode,

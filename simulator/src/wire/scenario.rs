@@ -35,6 +35,9 @@ pub struct Scenario {
     /// What is traded for memory.
     #[serde(default)]
     pub checkpointing: Checkpointing,
+    /// What is trained instead of the model's own parameters, which then stay as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<Adapter>,
     /// Which software runs it.
     #[serde(default)]
     pub stack: Stack,
@@ -173,6 +176,32 @@ pub enum Checkpointing {
     None,
     /// Every layer, non-reentrant (`gradient_checkpointing_enable`).
     Full,
+}
+
+/// Small trainable parts beside a frozen model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Adapter {
+    /// Which method.
+    #[serde(default)]
+    pub kind: AdapterKind,
+    /// Inner size of the two factors (`r`).
+    pub rank: u64,
+    /// Names of the modules that get one (`target_modules`).
+    pub targets: Vec<String>,
+    /// Probability of dropping an element of the adapter's input (`lora_dropout`).
+    #[serde(default)]
+    pub dropout: f64,
+}
+
+/// Adapter methods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AdapterKind {
+    /// A product of two narrow matrices added to a projection, as peft 0.21 writes it.
+    #[default]
+    Lora,
 }
 
 /// The software.

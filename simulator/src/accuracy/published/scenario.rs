@@ -53,6 +53,7 @@ pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed
             precision,
             optimizer: optimizer?,
             checkpointing: checkpointing?,
+            adapter: None,
             stack: Stack { loss: loss(&run.framework), tf32, ..Stack::default() },
         };
         Some(Expressed { scenario, remark })

@@ -28,9 +28,9 @@ pub(super) fn times_count(run: &PublishedRun) -> bool {
 /// Techniques that the free text names and no scenario has.
 pub(super) fn refusals(other: &str) -> Vec<String> {
     const TECHNIQUES: [(&str, &str); 7] = [
-        ("lora", "LoRA and other adapters are not simulated yet"),
-        ("peft", "LoRA and other adapters are not simulated yet"),
-        ("adapter", "LoRA and other adapters are not simulated yet"),
+        ("lora", "LoRA and other adapters: no published run says rank and modules here"),
+        ("peft", "LoRA and other adapters: no published run says rank and modules here"),
+        ("adapter", "LoRA and other adapters: no published run says rank and modules here"),
         ("torch.compile", "compiled programs are not simulated yet"),
         ("compile=true", "compiled programs are not simulated yet"),
         ("offload", "offloading is not simulated yet"),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::scenario::validate;
+use crate::scenario::{adapter_parameters, validate};
 
 /// The `case` of every capture of the ground truth, with the process's own parameter count.
 const CAPTURES: &str = include_str!("cases.jsonl");
@@ -19,7 +19,9 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
         match capture_case(case, "NVIDIA H200") {
             Ok(scenario) => {
                 let valid = validate(&scenario, &catalog).unwrap();
-                let computed = valid.family().parameters();
+                let adapter = valid.document().adapter.as_ref();
+                let added = adapter.map_or(0, |a| adapter_parameters(valid.family(), a));
+                let computed = valid.family().parameters() + added;
                 assert_eq!(Some(computed), capture["parameters"].as_u64().map(u128::from), "{id}");
                 read += 1;
             }
@@ -28,12 +30,12 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
                 let ours = ["llama", "gpt2", "qwen0", "qwen3", "mixs", "dsv3"]
                     .iter()
                     .any(|k| id.starts_with(k));
-                let other = ["-fsdp", "-ddp", "-tp8", "-infer", "-lora", "-compile"];
+                let other = ["-fsdp", "-ddp", "-tp8", "-infer", "-compile"];
                 assert!(!ours || other.iter().any(|kind| id.contains(kind)), "{id}: {faults}");
             }
         }
     }
-    assert_eq!(read, 23);
+    assert_eq!(read, 24);
 }
 
 fn case(changes: &Value) -> Value {
@@ -67,12 +69,14 @@ fn defaults_are_the_programs() {
 fn options_are_carried_over() {
     let scenario = read(&json!({
         "precision": "amp_fp16", "attn": "eager", "ckpt": "full", "grad_accum": 4, "clip": true,
-        "set_to_none": false, "env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+        "lora": {"r": 8, "targets": ["o_proj"]}, "set_to_none": false, "env": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
     }));
     assert_eq!(scenario.precision, Precision::AmpFp16);
     assert_eq!(scenario.stack.attention, Attention::Eager);
     assert_eq!(scenario.stack.alloc_conf, "expandable_segments:True");
     assert_eq!(scenario.checkpointing, Checkpointing::Full);
+    let (kind, targets) = (AdapterKind::Lora, Vec::from(["o_proj".to_owned()]));
+    assert_eq!(scenario.adapter, Some(Adapter { kind, rank: 8, targets, dropout: 0.0 }));
     assert_eq!(scenario.workload.grad_accum, 4);
     assert!(scenario.optimizer.clip_grad_norm && !scenario.optimizer.set_to_none);
 }
@@ -101,7 +105,7 @@ fn what_no_scenario_says_is_unsupported_with_its_path() {
         assert_eq!(faults.0[0].path, path, "{faults}");
         assert!(faults.0.iter().all(|fault| fault.rule == Rule::Unsupported), "{faults}");
     };
-    check(json!({"lora": {"r": 16}}), "case.lora");
+    check(json!({"lora": {"r": 16, "targets": [], "alpha": 8}}), "case.lora.alpha");
     check(json!({"compile": true}), "case.compile");
     check(json!({"world": 8, "parallel": {"tp": 8}}), "case.parallel");
     check(json!({"world": 8}), "case.world");

@@ -1,6 +1,6 @@
 //! `GPT2LMHeadModel`: learned positions, layer norms, fused QKV, GELU, dropout.
 
-use super::{Activation, Family, Positions, activation, either, linear, must_divide};
+use super::{Activation, Family, Positions, Projection, activation, either, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::limits;
 use crate::wire::Faults;
@@ -71,6 +71,18 @@ impl Family for Gpt2 {
 
     fn tied(&self) -> bool {
         self.tied
+    }
+
+    fn projections(&self) -> Vec<Projection> {
+        let Self { hidden, intermediate, layers, .. } = *self;
+        [
+            ("c_attn", hidden, 3 * hidden),
+            ("c_proj", hidden, hidden),
+            ("c_fc", hidden, intermediate),
+            ("c_proj", intermediate, hidden),
+        ]
+        .map(|(name, inputs, outputs)| Projection { name, inputs, outputs, count: layers })
+        .to_vec()
     }
 
     /// ```text

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::defaults::defaults;
 use super::experts::{self, Experts, Router};
 use super::latent::{self, Latent};
-use super::{Activation, Family, Positions, activation, linear, must_divide};
+use super::{Activation, Family, Positions, Projection, activation, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::{choice_fault, type_fault};
 use crate::scenario::limits;
@@ -119,6 +119,29 @@ impl Family for LlamaLike {
 
     fn tied(&self) -> bool {
         self.tied
+    }
+
+    /// Experts are stacked parameters, not linear layers, and latent attention has layers of its own.
+    fn projections(&self) -> Vec<Projection> {
+        let Self { hidden, intermediate, layers, head_dim, .. } = *self;
+        let [q, kv] = [self.heads, self.kv_heads].map(|heads| heads * head_dim);
+        let attention = [
+            ("q_proj", hidden, q),
+            ("k_proj", hidden, kv),
+            ("v_proj", hidden, kv),
+            ("o_proj", q, hidden),
+        ];
+        let mlp = [
+            ("gate_proj", hidden, intermediate),
+            ("up_proj", hidden, intermediate),
+            ("down_proj", intermediate, hidden),
+        ];
+        let attention = attention.into_iter().filter(|_| self.latent.is_none());
+        let mlp = mlp.into_iter().filter(|_| self.experts.is_none());
+        attention
+            .chain(mlp)
+            .map(|(name, inputs, outputs)| Projection { name, inputs, outputs, count: layers })
+            .collect()
     }
 
     /// Rotary frequencies, and a grouped router's correction of its scores in each mixture.

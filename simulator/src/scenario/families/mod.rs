@@ -16,6 +16,7 @@ pub use llama::{LlamaLike, SlidingWindow};
 use fields::{activation, either, must_divide};
 
 use super::Table;
+use crate::wire::scenario::Adapter;
 use crate::wire::{Faults, ModelKind};
 
 /// A model's shape as the named transformers class builds it.
@@ -118,6 +119,11 @@ pub trait Family: core::fmt::Debug {
     /// Whether the output projection is the embedding.
     fn tied(&self) -> bool;
 
+    /// Linear layers that an adapter may target, in the order in which the model has them.
+    fn projections(&self) -> Vec<Projection> {
+        Vec::new()
+    }
+
     /// Bytes of each buffer that construction leaves after all parameters, in their order.
     fn buffers(&self) -> Vec<u64> {
         Vec::new()
@@ -137,6 +143,33 @@ pub trait Family: core::fmt::Debug {
 
     /// The formula of [`Self::parameters`], and the values put in.
     fn parameters_formula(&self) -> [String; 2];
+}
+
+/// A linear layer inside the repeated layers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Projection {
+    /// The module's name in its parent.
+    pub name: &'static str,
+    /// Width of its input.
+    pub inputs: u64,
+    /// Width of its output.
+    pub outputs: u64,
+    /// How many the model has.
+    pub count: u64,
+}
+
+/// Parameters that a low-rank adapter adds: `Σ count · rank · (inputs + outputs)` over the
+/// projections that it targets.
+///
+/// Source: `LoraLayer.update_layer` in peft 0.21 (`tuners/lora/layer.py`): `lora_A` of
+/// `[rank, inputs]` and `lora_B` of `[outputs, rank]`, without biases.
+pub fn adapter_parameters(family: &dyn Family, adapter: &Adapter) -> u128 {
+    let targeted = |projection: &Projection| adapter.targets.iter().any(|t| t == projection.name);
+    let added = |Projection { inputs, outputs, count, .. }: Projection| {
+        let [inputs, outputs, count, rank] = [inputs, outputs, count, adapter.rank].map(u128::from);
+        count * rank * (inputs + outputs)
+    };
+    family.projections().into_iter().filter(targeted).map(added).sum()
 }
 
 /// What a model is trained to do, which decides its loss.

@@ -1,0 +1,78 @@
+//! Attaching adapters to a model whose own parameters then stay as they are.
+
+use crate::scenario::{Family, Projection};
+use crate::tape::{self, Block, ParamId, Prim, StorageId, Tape};
+use crate::tensor::Shape;
+use crate::wire::scenario::Adapter;
+
+/// A projection that gets an adapter.
+struct Target {
+    weight: ParamId,
+    /// Its module's path.
+    module: String,
+    layer: Option<u32>,
+    /// Shapes of `lora_A` and `lora_B`.
+    shapes: [Shape; 2],
+}
+
+/// `get_peft_model(model, LoraConfig(r=rank, target_modules=targets, lora_dropout=dropout))`.
+///
+/// # Source
+///
+/// peft 0.21: `LoraLayer.update_layer` makes both factors on the host and moves them to the base
+/// layer's device and dtype (`_move_adapter_to_device_of_base_layer`), module after module. Then
+/// `cast_adapter_dtype` (`tuners/tuners_utils.py`) replaces each half-precision one by an fp32 copy;
+/// its loop holds a factor until it comes to the next.
+pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
+    tape.enter(Block::Data, "get_peft_model");
+    let base: Vec<ParamId> = (0..tape.n_params()).map(ParamId::new).collect();
+    let targets: Vec<Target> =
+        base.iter().filter_map(|&weight| target(tape, family, weight, adapter)).collect();
+    for &id in &base {
+        tape.param_mut(id).trainable = false;
+    }
+    let mut narrow = Vec::new();
+    for target in &targets {
+        let dtype = tape.param(target.weight).dtype;
+        if dtype != tape::Adapter::DTYPE {
+            tape.enter_layer(target.layer);
+            for shape in target.shapes {
+                narrow.push(tape.allocate(shape.elements() * dtype.bytes(), Prim::Parameter));
+            }
+        }
+    }
+    let mut narrow = narrow.into_iter();
+    let mut previous = StorageId::NONE;
+    for target in targets {
+        let [lora_a, lora_b] = [("lora_A", 0), ("lora_B", 1)].map(|(factor, index)| {
+            tape.enter_layer(target.layer);
+            let next = narrow.next().unwrap_or(StorageId::NONE);
+            tape.release_storage(core::mem::replace(&mut previous, next));
+            let name = format!("{}.{factor}.default.weight", target.module);
+            tape.new_parameter(name, target.shapes[index], tape::Adapter::DTYPE)
+        });
+        tape.param_mut(target.weight).adapter =
+            Some(tape::Adapter { lora_a, lora_b, dropout: adapter.dropout });
+    }
+    tape.release_storage(previous);
+    tape.enter_layer(None);
+}
+
+/// The projection of this weight, when its module has a targeted name.
+fn target(tape: &Tape, family: &dyn Family, weight: ParamId, adapter: &Adapter) -> Option<Target> {
+    let param = tape.param(weight);
+    let module = param.name.strip_suffix(".weight")?;
+    let name = module.rsplit('.').next()?;
+    if adapter.targets.iter().all(|target| target != name) {
+        return None;
+    }
+    // `Conv1D` has its weight the other way round (peft's `fan_in_fan_out`).
+    let is_of = |projection: &Projection| {
+        let Projection { inputs, outputs, .. } = *projection;
+        projection.name == name
+            && [[outputs, inputs], [inputs, outputs]].iter().any(|s| s == param.shape.sizes())
+    };
+    let Projection { inputs, outputs, .. } = family.projections().into_iter().find(is_of)?;
+    let shapes = [[adapter.rank, inputs], [outputs, adapter.rank]].map(Shape::new);
+    Some(Target { weight, module: module.to_owned(), layer: param.layer, shapes })
+}
