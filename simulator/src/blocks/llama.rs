@@ -8,7 +8,7 @@ use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
-use super::attention::{Inputs, attend};
+use super::attention::{Inputs, Softmax, attend};
 use super::mask::Masks;
 use super::rotary::Tables;
 use super::{Network, Style, mask, parameter, rotary};
@@ -221,7 +221,8 @@ impl LlamaModel {
             mask: shared.mask,
             groups: self.config.heads / self.config.kv_heads,
             dropout: self.config.attention_dropout,
-            softmax_in_f32: true,
+            causal: true,
+            softmax: Softmax::InF32,
         };
         let (attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "o_proj");

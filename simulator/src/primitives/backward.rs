@@ -111,8 +111,8 @@ fn apply(
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
         Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
-        Backward::Embedding { vocab, hidden, indices, .. } => {
-            one(tape.embedding_gradient(vocab, hidden, indices, context.dtype))
+        Backward::Embedding { vocab, hidden, indices, expanded, .. } => {
+            one(tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype))
         }
         Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),

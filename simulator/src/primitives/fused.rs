@@ -79,7 +79,7 @@ impl Tape {
 
     /// Gradients of query, key and value.
     pub(super) fn fused_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
+        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, .. } = attention;
         let grads = [heads, kv_heads, kv_heads].map(|heads| {
             let grad = self.empty(Shape::new([batch, heads, tokens, head_dim]), dtype, Prim::Sdpa);
             Tensor { layout: Layout::Transposed, ..grad }
@@ -199,7 +199,7 @@ fn flash_splits(attention: &Attention, device: Device) -> u64 {
 }
 
 pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool) -> Work {
-    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim } = attention;
+    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, causal } = attention;
     let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
     let class = WorkClass::Attention {
         batch: narrow(batch),
@@ -208,7 +208,7 @@ pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool
         heads: small(heads),
         kv_heads: small(kv_heads),
         head_dim: small(head_dim),
-        causal: true,
+        causal,
         backward,
         kernel,
     };
@@ -243,7 +243,8 @@ mod tests {
         let device = Device { sm_count: 132, threads_per_sm: 2048, capability: (9, 0) };
         let check = |batch, heads, tokens, head_dim, expect| {
             let kernel = AttentionKernel::Flash;
-            let attention = Attention { kernel, batch, heads, kv_heads: heads, tokens, head_dim };
+            let (kv_heads, causal) = (heads, true);
+            let attention = Attention { kernel, batch, heads, kv_heads, tokens, head_dim, causal };
             assert_eq!(flash_splits(&attention, device), expect);
         };
         check(2, 16, 1024, 64, 1);

@@ -58,6 +58,22 @@ impl Tape {
         out
     }
 
+    /// `x.expand(shape)` of integers without gradient: the same memory seen as more.
+    pub fn expand(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        self.host(HostWork::View);
+        let layout = if shape == x.shape { x.layout } else { Layout::Strided };
+        Tensor { shape, layout, view: true, ..self.share(x) }
+    }
+
+    /// `x.view(shape)` of a contiguous tensor.
+    pub fn seen_as(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.view(x, shape);
+        self.host(HostWork::View);
+        self.with_node(out, node)
+    }
+
     /// `x[..., a..b]`: a view of part of the last dimension.
     pub fn slice_last(&mut self, x: &Tensor, size: u64) -> Tensor {
         let rule = Backward::Slice { input: x.shape };

@@ -15,7 +15,7 @@ pub(super) const fn number(dtype: DType) -> Number {
         DType::F32 => Number::F32,
         DType::BF16 => Number::Bf16,
         DType::F16 => Number::F16,
-        DType::I64 => Number::I64,
+        DType::I64 | DType::I32 => Number::I64,
         DType::Bool => Number::Byte,
     }
 }

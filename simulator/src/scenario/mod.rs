@@ -13,7 +13,7 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Data, Family, Gpt2, LlamaLike, Positions, SlidingWindow, Task,
+    Activation, Architecture, Bert, Data, Family, Gpt2, LlamaLike, Positions, SlidingWindow, Task,
 };
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};

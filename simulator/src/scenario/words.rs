@@ -24,6 +24,10 @@ impl Word for ModelKind {
         (Self::Qwen3.word(), Self::Qwen3),
         (Self::Mistral.word(), Self::Mistral),
         (Self::Gpt2.word(), Self::Gpt2),
+        (Self::Opt.word(), Self::Opt),
+        (Self::Bert.word(), Self::Bert),
+        (Self::Roberta.word(), Self::Roberta),
+        (Self::Vit.word(), Self::Vit),
     ];
 }
 

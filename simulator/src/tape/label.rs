@@ -57,6 +57,8 @@ prims! {
     Cat => "cat",
     /// `aten::slice`.
     Slice => "slice",
+    /// `aten::gather`.
+    Gather => "gather",
     /// `aten::split`.
     Split => "split",
     /// `aten::cos` and `aten::sin`.

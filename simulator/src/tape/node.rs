@@ -225,6 +225,8 @@ pub enum Backward {
         indices: u64,
         /// Whether one row is never trained (`padding_idx`).
         padding: bool,
+        /// Whether the indices are one row seen as many.
+        expanded: bool,
     },
     /// Layer norm.
     LayerNorm {
@@ -306,6 +308,8 @@ pub struct Attention {
     pub tokens: u64,
     /// Elements per head.
     pub head_dim: u64,
+    /// Whether a token sees only itself and those before it.
+    pub causal: bool,
 }
 
 /// Most tensors that one node saves: mask, key, query, value and four results of attention.

@@ -11,6 +11,8 @@ pub enum DType {
     F16,
     /// 64-bit integer.
     I64,
+    /// 32-bit integer.
+    I32,
     /// One byte: masks.
     Bool,
 }
@@ -20,7 +22,7 @@ impl DType {
     pub const fn bytes(self) -> u64 {
         match self {
             Self::I64 => 8,
-            Self::F32 => 4,
+            Self::F32 | Self::I32 => 4,
             Self::BF16 | Self::F16 => 2,
             Self::Bool => 1,
         }

@@ -10,6 +10,8 @@ use super::hardware::Provenance;
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ModelKind {
+    /// `BertForMaskedLM`.
+    Bert,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `LlamaForCausalLM`.
@@ -18,33 +20,57 @@ pub enum ModelKind {
     Mistral,
     /// `Qwen2ForCausalLM`.
     Qwen2,
+    /// `OPTForCausalLM`.
+    Opt,
     /// `Qwen3ForCausalLM`.
     Qwen3,
+    /// `RobertaForMaskedLM`.
+    Roberta,
+    /// `ViTForImageClassification`.
+    Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 5] = [Self::Llama, Self::Qwen2, Self::Qwen3, Self::Mistral, Self::Gpt2];
+    pub const ALL: [Self; 9] = [
+        Self::Llama,
+        Self::Qwen2,
+        Self::Qwen3,
+        Self::Mistral,
+        Self::Gpt2,
+        Self::Opt,
+        Self::Bert,
+        Self::Roberta,
+        Self::Vit,
+    ];
 
     /// The transformers class.
     pub const fn class(self) -> &'static str {
         match self {
+            Self::Bert => "BertForMaskedLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Opt => "OPTForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Roberta => "RobertaForMaskedLM",
+            Self::Vit => "ViTForImageClassification",
         }
     }
 
     /// The word in files (transformers' `model_type`).
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Bert => "bert",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",
             Self::Qwen2 => "qwen2",
+            Self::Opt => "opt",
             Self::Qwen3 => "qwen3",
+            Self::Roberta => "roberta",
+            Self::Vit => "vit",
         }
     }
 }

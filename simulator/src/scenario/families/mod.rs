@@ -1,10 +1,12 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+mod bert;
 mod fields;
 mod gpt2;
 mod llama;
 
+pub use bert::Bert;
 pub use gpt2::Gpt2;
 pub use llama::{LlamaLike, SlidingWindow};
 
@@ -16,6 +18,8 @@ use crate::wire::{Faults, ModelKind};
 /// A model's shape as the named transformers class builds it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Architecture {
+    /// `BertForMaskedLM`, `RobertaForMaskedLM`.
+    Bert(Bert),
     /// `GPT2LMHeadModel`.
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
@@ -30,7 +34,9 @@ impl Architecture {
         faults: &mut Faults,
     ) -> Option<Self> {
         match kind {
+            ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
+            ModelKind::Opt | ModelKind::Vit => None,
             ModelKind::Llama | ModelKind::Mistral | ModelKind::Qwen2 | ModelKind::Qwen3 => {
                 llama::read(kind, table, faults).map(Self::Llama)
             }
@@ -40,6 +46,7 @@ impl Architecture {
     /// What every family can say.
     pub fn family(&self) -> &dyn Family {
         match self {
+            Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
         }
@@ -47,6 +54,7 @@ impl Architecture {
 
     pub(super) fn family_mut(&mut self) -> &mut dyn Family {
         match self {
+            Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
         }
