@@ -142,7 +142,7 @@ impl BertModel {
         if !self.config.is_roberta() {
             return tape.handle(StorageId::NONE, Shape::new([1, tokens]), DType::I64);
         }
-        let mut of = |tape: &mut Tape, dtype, prim| tape.helper(ids.shape, dtype, prim);
+        let of = |tape: &mut Tape, dtype, prim| tape.helper(ids.shape, dtype, prim);
         let differs = of(tape, DType::Bool, Prim::Mask);
         let mask = of(tape, DType::I32, Prim::Copy);
         tape.release(differs);

@@ -31,7 +31,7 @@ struct Context {
 pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     let node = tape.node_mut(id);
     node.done = true;
-    let grads = core::mem::take(&mut node.grads);
+    let mut grads = core::mem::take(&mut node.grads);
     let rule = node.backward;
     let context = Context { prim: node.prim, edges: node.edges, dtype: node.dtype };
     let (saved, n_saved) = (node.saved, usize::from(node.n_saved));
@@ -39,6 +39,9 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     tape.set_scope(scope);
     tape.issued_by(Issue::Node);
 
+    if matches!(rule, Backward::Linear(_)) {
+        grads[0] = grads[0].take().map(|grad| flat_rows(tape, grad));
+    }
     let raw = apply(tape, rule, context, &grads, &saved[..n_saved]);
     release_recomputed(tape, &saved[..n_saved]);
     let outputs = validate(tape, rule, raw);
@@ -269,6 +272,19 @@ fn split(
     let result = tape.empty(input, context.dtype, Prim::Split);
     tape.run(Prim::Split, pointwise(Pointwise::Strided, context.dtype, 2 * result.bytes()));
     one(result)
+}
+
+/// The gradient as rows: a linear layer sees sequences as one matrix (`_flatten_nd_linear`), and the
+/// gradient of a key that was used transposed has its tokens adjacent, so that several sequences of it
+/// are copied.
+fn flat_rows(tape: &mut Tape, grad: Tensor) -> Tensor {
+    let several = grad.shape.sizes().first().is_some_and(|&sequences| 1 < sequences);
+    if grad.layout != Layout::ColumnMajor || !several {
+        return grad;
+    }
+    let flat = tape.copy(&grad, grad.shape);
+    tape.release(grad);
+    flat
 }
 
 /// `mm`: `mat2` before `self`. `addmm`: `mat1`, `mat2`, then the bias is the gradient itself, summed

@@ -66,7 +66,7 @@ impl Tape {
     ) -> Tensor {
         let flat = expanded.then(|| self.allocate(indices * 8, Prim::Embedding));
         let grad = self.summed_rows([vocab, hidden], indices, dtype);
-        for storage in flat {
+        if let Some(storage) = flat {
             self.release_storage(storage);
         }
         grad
