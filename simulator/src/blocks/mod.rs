@@ -9,11 +9,13 @@ mod bert;
 mod gpt2;
 mod llama;
 mod mask;
+mod opt;
 mod rotary;
 
 use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
+use opt::OptModel;
 
 use crate::engine::Recompute;
 use crate::scenario::Architecture;
@@ -57,6 +59,7 @@ pub fn register(
         Architecture::Bert(config) => Box::new(BertModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
+        Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
     }
 }
 

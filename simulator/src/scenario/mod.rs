@@ -12,8 +12,10 @@ mod validate;
 mod words;
 mod write;
 
+pub(crate) use families::POSITION_OFFSET;
 pub use families::{
-    Activation, Architecture, Bert, Data, Family, Gpt2, LlamaLike, Positions, SlidingWindow, Task,
+    Activation, Architecture, Bert, Data, Family, Gpt2, LlamaLike, Opt, Positions, SlidingWindow,
+    Task,
 };
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};

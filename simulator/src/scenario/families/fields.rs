@@ -73,6 +73,20 @@ pub(super) fn must_be_off(
     }
 }
 
+/// A flag that is on by default and turns something off that is not simulated without.
+pub(super) fn must_be_on(
+    table: &mut Table<'_>,
+    key: &'static str,
+    reason: &str,
+    faults: &mut Faults,
+) {
+    if table.flag_or(key, true, faults) == Some(false) {
+        let message = format!("`{key}` is false, and {reason}");
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), reason.to_owned()]));
+    }
+}
+
 /// `whole` must be a multiple of `divisor`; the nearest divisors come as mends.
 pub(super) fn must_divide(
     table: &Table<'_>,

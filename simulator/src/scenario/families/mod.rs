@@ -5,10 +5,13 @@ mod bert;
 mod fields;
 mod gpt2;
 mod llama;
+mod opt;
 
 pub use bert::Bert;
 pub use gpt2::Gpt2;
 pub use llama::{LlamaLike, SlidingWindow};
+pub use opt::Opt;
+pub(crate) use opt::POSITION_OFFSET;
 
 use fields::{activation, either, must_divide};
 
@@ -24,6 +27,8 @@ pub enum Architecture {
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
     Llama(LlamaLike),
+    /// `OPTForCausalLM`.
+    Opt(Opt),
 }
 
 impl Architecture {
@@ -36,7 +41,8 @@ impl Architecture {
         match kind {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
-            ModelKind::Opt | ModelKind::Vit => None,
+            ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::Vit => None,
             ModelKind::Llama | ModelKind::Mistral | ModelKind::Qwen2 | ModelKind::Qwen3 => {
                 llama::read(kind, table, faults).map(Self::Llama)
             }
@@ -49,6 +55,7 @@ impl Architecture {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Opt(model) => model,
         }
     }
 
@@ -57,6 +64,7 @@ impl Architecture {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Opt(model) => model,
         }
     }
 }
