@@ -11,11 +11,13 @@ mod llama;
 mod mask;
 mod opt;
 mod rotary;
+mod vit;
 
 use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
+use vit::VitModel;
 
 use crate::engine::Recompute;
 use crate::scenario::Architecture;
@@ -60,6 +62,7 @@ pub fn register(
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }
 

@@ -117,6 +117,17 @@ fn apply(
         Backward::Embedding { vocab, hidden, indices, expanded, .. } => {
             one(tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype))
         }
+        Backward::Expand { input } => {
+            let shared = tape.share(grad);
+            one(reduce_to(tape, shared, input))
+        }
+        Backward::CatTokens { inputs, dtypes } => {
+            cat_tokens(tape, grad, inputs, dtypes, context.edges)
+        }
+        Backward::Patches(conv) => {
+            let [weight, bias] = tape.patches_gradients(&conv, grad);
+            [None, Some(weight), Some(bias)]
+        }
         Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
         Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
@@ -256,6 +267,29 @@ fn cat(tape: &mut Tape, grad: &Tensor, context: Context) -> Gradients {
             half.view = true;
             *output = Some(half);
         }
+    }
+    outputs
+}
+
+/// Views of the gradient's parts; what has another dtype is cast (`validate_outputs`).
+fn cat_tokens(
+    tape: &mut Tape,
+    grad: &Tensor,
+    inputs: [Shape; 2],
+    dtypes: [DType; 2],
+    edges: [Edge; 3],
+) -> Gradients {
+    let mut outputs = NONE;
+    for i in [0, 1] {
+        if !edges[i].wanted() {
+            continue;
+        }
+        let mut part = tape.part(grad, inputs[i]);
+        if part.dtype != dtypes[i] {
+            let cast = tape.elementwise(Prim::Copy, &[&part], dtypes[i]);
+            tape.release(core::mem::replace(&mut part, cast));
+        }
+        outputs[i] = Some(part);
     }
     outputs
 }

@@ -9,6 +9,7 @@
 
 mod attention;
 mod backward;
+mod conv;
 mod cub;
 mod elementwise;
 mod embedding;

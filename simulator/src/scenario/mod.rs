@@ -12,11 +12,11 @@ mod validate;
 mod words;
 mod write;
 
-pub(crate) use families::POSITION_OFFSET;
 pub use families::{
     Activation, Architecture, Bert, Data, Family, Gpt2, LlamaLike, Opt, Positions, SlidingWindow,
-    Task,
+    Task, Vit,
 };
+pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};
 pub use size::parse_size;

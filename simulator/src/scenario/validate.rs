@@ -6,8 +6,8 @@
 use core::ops::RangeInclusive;
 
 use super::config;
-use super::document::range_fault;
-use super::families::{Architecture, Family, Positions};
+use super::document::{missing, range_fault};
+use super::families::{Architecture, Data, Family, Positions};
 use super::limits;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
@@ -39,6 +39,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
     if let Some(model) = &model {
+        check_seq_len(model.architecture.family(), &scenario.workload, &mut faults);
         check_positions(model.architecture.family(), &scenario.workload, &mut faults);
         check_size(model.architecture.family(), scenario, &mut faults);
     }
@@ -139,7 +140,7 @@ fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
     check("hardware.count", scenario.hardware.count, limits::GPU_COUNT);
     let workload = &scenario.workload;
     check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
-    check("workload.seq_len", workload.seq_len, limits::SEQ_LEN);
+    check("workload.seq_len", workload.seq_len, 0..=*limits::SEQ_LEN.end());
     check("workload.grad_accum", workload.grad_accum, limits::GRAD_ACCUM);
 }
 
@@ -190,6 +191,19 @@ fn check_memory(hardware: &Hardware, gpu: &GpuProfile, faults: &mut Faults) {
     check("hardware.already_used_bytes", hardware.already_used_bytes, 0);
     if let Some(cap) = hardware.process_cap_bytes {
         check("hardware.process_cap_bytes", cap, 1);
+    }
+}
+
+/// Sequences have a length, images have none.
+fn check_seq_len(family: &dyn Family, workload: &Workload, faults: &mut Faults) {
+    let path = "workload.seq_len";
+    match (family.data(), workload.seq_len) {
+        (Data::Tokens, 0) => faults.push(missing(path.to_owned())),
+        (Data::Images(_), given) if 0 < given => {
+            let message = format!("{} reads images, which have no length", family.class());
+            faults.push(Fault::new(path, Rule::Conflict, message).mend(path, 0));
+        }
+        _ => {}
     }
 }
 

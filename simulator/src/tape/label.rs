@@ -75,6 +75,8 @@ prims! {
     Addmm => "addmm",
     /// `aten::bmm`.
     Bmm => "bmm",
+    /// `aten::convolution`.
+    Conv => "conv2d",
     /// `aten::native_layer_norm`.
     LayerNorm => "layer_norm",
     /// `aten::native_dropout`.

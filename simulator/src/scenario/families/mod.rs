@@ -6,12 +6,15 @@ mod fields;
 mod gpt2;
 mod llama;
 mod opt;
+mod vit;
 
 pub use bert::Bert;
 pub use gpt2::Gpt2;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub(crate) use vit::CHANNELS;
+pub use vit::Vit;
 
 use fields::{activation, either, must_divide};
 
@@ -29,6 +32,8 @@ pub enum Architecture {
     Llama(LlamaLike),
     /// `OPTForCausalLM`.
     Opt(Opt),
+    /// `ViTForImageClassification`.
+    Vit(Vit),
 }
 
 impl Architecture {
@@ -42,7 +47,7 @@ impl Architecture {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
-            ModelKind::Vit => None,
+            ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::Llama | ModelKind::Mistral | ModelKind::Qwen2 | ModelKind::Qwen3 => {
                 llama::read(kind, table, faults).map(Self::Llama)
             }
@@ -56,6 +61,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Vit(model) => model,
         }
     }
 
@@ -65,6 +71,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Vit(model) => model,
         }
     }
 }
