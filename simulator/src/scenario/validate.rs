@@ -243,7 +243,7 @@ fn check_size(family: &dyn Family, scenario: &Scenario, faults: &mut Faults) {
         faults.push(Fault::new("model", Rule::Range, message));
     }
     let [batch, seq, passes, accum, heads] =
-        [micro_batch, seq_len, passes, grad_accum, family.heads()].map(u128::from);
+        [micro_batch, family.tokens(seq_len), passes, grad_accum, family.heads()].map(u128::from);
     let [width, vocab] = [family.widest(), family.vocab()].map(u128::from);
     let tokens = batch.saturating_mul(seq);
     let math = scenario.stack.attention == Attention::Eager || !family.flash_head_dim();

@@ -115,6 +115,11 @@ pub trait Family: core::fmt::Debug {
     /// Tokens of the vocabulary.
     fn vocab(&self) -> u64;
 
+    /// Tokens that the layers see of one item, of sequences of this length.
+    fn tokens(&self, seq_len: u64) -> u64 {
+        seq_len
+    }
+
     /// How far positions go.
     fn positions(&self) -> Positions;
 

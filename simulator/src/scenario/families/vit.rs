@@ -81,6 +81,10 @@ impl Family for Vit {
     }
 
     /// The patches and the class token.
+    fn tokens(&self, _seq_len: u64) -> u64 {
+        self.patches() + 1
+    }
+
     fn positions(&self) -> Positions {
         Positions::Table(self.patches() + 1)
     }
