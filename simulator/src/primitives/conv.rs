@@ -68,8 +68,9 @@ impl Patches {
     ///
     /// # Source
     ///
-    /// As the forward's. Not met: patches of 32 pixels in half types, one image, and a fourth partial
-    /// sum from 128 images of 768 channels on.
+    /// As the forward's. Not met: patches of 32 pixels in half types; a fourth partial sum from 128
+    /// images of 768 channels on; one fp32 image, which takes none; up to 1,728 bytes for four images
+    /// or fewer in half types, and 192 from 128 fp32 images on.
     fn backward_workspace(&self, dtype: DType) -> u64 {
         let channels = self.padded(dtype);
         let copies = self.copies(channels, dtype);
