@@ -4,7 +4,7 @@ use crate::allocator::Settings;
 use crate::clock::{Clock, Tf32};
 use crate::program::{Process, Run};
 use crate::report::{self, End, Footprint, ParameterCounts, TimeContext, Trial};
-use crate::scenario::ValidScenario;
+use crate::scenario::{Task, ValidScenario};
 use crate::timeline::{Pool, Replayed, Timed, timeline};
 use crate::units::{Bytes, MIB};
 use crate::wire::report::{
@@ -272,7 +272,8 @@ fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
 /// # Formula
 ///
 /// ```text
-/// model FLOPs = (4 · N + 2 · N_trainable) · tokens + 6 · L · s · h_q · tokens    (causal attention, half of 12·L·s·h_q)
+/// model FLOPs = (4 · N + 2 · N_trainable) · tokens + 6 · L · s · h_q · tokens
+///               (causal attention, half of 12·L·s·h_q; the whole elsewhere)
 /// ```
 ///
 /// # Source
@@ -281,12 +282,14 @@ fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
 #[expect(clippy::cast_precision_loss, reason = "rates are floats; counts stay far below 2^53")]
 fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMode) -> TimeContext {
     let workload = &scenario.document().workload;
-    let tokens = (workload.micro_batch * workload.seq_len * workload.grad_accum) as f64;
     let family = scenario.family();
+    let seen = family.tokens(workload.seq_len);
+    let tokens = (workload.micro_batch * seen * workload.grad_accum) as f64;
     let (layers, width) = (family.layers(), family.heads() * family.head_dim());
     // Two FLOPs for each weight forward, two for its input's gradient, two for its own.
     let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
-    let attention = 6.0 * layers as f64 * workload.seq_len as f64 * width as f64;
+    let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
+    let attention = half * layers as f64 * seen as f64 * width as f64;
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {
         Precision::Bf16 | Precision::AmpBf16 => gpu.bf16_tflops.or(gpu.fp16_tflops),

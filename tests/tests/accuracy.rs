@@ -78,6 +78,21 @@ fn gpt2() {
 }
 
 #[test]
+fn bert() {
+    check(&["bertl"], &MAX, &MIN);
+}
+
+#[test]
+fn opt() {
+    check(&["opt350"], &MAX, &MIN);
+}
+
+#[test]
+fn vit() {
+    check(&["vitl"], &MAX, &MIN);
+}
+
+#[test]
 fn qwen() {
     check(&["qwen05", "qwen3-"], &MAX, &MIN);
 }

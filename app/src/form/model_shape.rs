@@ -68,13 +68,45 @@ const DEEPSEEK: [&str; 13] = [
 
 const GPT2: [&str; 6] = ["n_embd", "n_inner", "n_layer", "n_head", "vocab_size", "n_positions"];
 
+const ENCODER: [&str; 6] = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "max_position_embeddings",
+];
+
+const OPT: [&str; 7] = [
+    "hidden_size",
+    "word_embed_proj_dim",
+    "ffn_dim",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "max_position_embeddings",
+];
+
+const VIT: [&str; 7] = [
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "image_size",
+    "patch_size",
+    "num_labels",
+];
+
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
+        ModelKind::Bert | ModelKind::Roberta => &ENCODER,
         ModelKind::Gpt2 => &GPT2,
         ModelKind::Mixtral => &MIXTRAL,
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
         ModelKind::DeepseekV3 => &DEEPSEEK,
+        ModelKind::Opt => &OPT,
+        ModelKind::Vit => &VIT,
         _ => &LLAMA,
     }
 }

@@ -16,8 +16,20 @@ pub(super) struct Inputs<'a> {
     /// Query heads per key and value head.
     pub(super) groups: u64,
     pub(super) dropout: f64,
-    /// Whether the softmax is asked for in fp32 (`dtype=torch.float32`).
-    pub(super) softmax_in_f32: bool,
+    /// Whether SDPA is causal where it gets no mask.
+    pub(super) causal: bool,
+    pub(super) softmax: Softmax,
+}
+
+/// How eager attention writes its softmax.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Softmax {
+    /// `softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)`: llama, OPT, ViT.
+    InF32,
+    /// `softmax(attn_weights, dim=-1)`, named, then `.type(value.dtype)`: GPT-2.
+    Named,
+    /// `softmax(attn_weights, dim=-1)`: BERT.
+    Plain,
 }
 
 /// Attention over `[batch, heads, tokens, head_dim]`, as `[batch, tokens, heads · head_dim]`, and the
@@ -44,10 +56,11 @@ pub(super) fn attend(
 /// `sdpa_attention_forward`: with a mask the heads of a group are repeated first (`use_gqa_in_sdpa`).
 fn sdpa(tape: &mut Tape, inputs: Inputs<'_>) -> Tensor {
     let Inputs { query, mask, dropout, .. } = inputs;
+    let causal = inputs.causal && mask.is_none();
     let groups = if mask.is_some() { inputs.groups } else { 1 };
     let key = tape.repeat_kv(inputs.key, groups);
     let value = tape.repeat_kv(inputs.value, groups);
-    let output = tape.sdpa(SdpaInputs { query, key: &key, value: &value, mask, dropout });
+    let output = tape.sdpa(SdpaInputs { query, key: &key, value: &value, mask, causal, dropout });
     tape.release(key);
     tape.release(value);
     output
@@ -63,13 +76,17 @@ fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
         let masked = tape.add(&weights, mask);
         tape.release(core::mem::replace(&mut weights, masked));
     }
-    let probabilities = softmax(tape, &weights, inputs.softmax_in_f32);
-    if !inputs.softmax_in_f32 {
+    let probabilities = softmax(tape, &weights, inputs.softmax == Softmax::InF32);
+    if inputs.softmax == Softmax::Named {
         // GPT-2 names the softmax's result before it is cast; llama casts in the same expression.
         let named = tape.share(&probabilities);
         tape.release(core::mem::replace(&mut weights, named));
     }
-    let cast = tape.cast(&probabilities, softmax_result(&inputs));
+    let cast = match inputs.softmax {
+        Softmax::InF32 => tape.cast(&probabilities, inputs.query.dtype),
+        Softmax::Named => tape.cast(&probabilities, inputs.value.dtype),
+        Softmax::Plain => tape.share(&probabilities),
+    };
     tape.release(probabilities);
     tape.release(core::mem::replace(&mut weights, cast));
     let dropped = tape.dropout(&weights, inputs.dropout);
@@ -80,16 +97,11 @@ fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
     (output, weights)
 }
 
-/// `.to(query.dtype)` (llama) and `.type(value.dtype)` (GPT-2).
-fn softmax_result(inputs: &Inputs<'_>) -> DType {
-    if inputs.softmax_in_f32 { inputs.query.dtype } else { inputs.value.dtype }
-}
-
-/// Softmax in fp32 when asked for or under autocast. A bf16 input is cast first; an fp16 input is
-/// read by the kernel itself when fp32 was asked for (`at::native::softmax`).
+/// Softmax in fp32 when asked for or under autocast, which asks for it then. A bf16 input is cast
+/// first; an fp16 input is read by the kernel itself (`at::native::softmax`).
 fn softmax(tape: &mut Tape, x: &Tensor, in_f32: bool) -> Tensor {
     let widens = in_f32 || tape.autocast().is_some();
-    if !widens || (x.dtype == DType::F16 && in_f32) {
+    if !widens || x.dtype == DType::F16 {
         let dtype = if widens { DType::F32 } else { x.dtype };
         return tape.softmax(x, dtype);
     }

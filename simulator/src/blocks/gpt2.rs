@@ -8,7 +8,8 @@ use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
 
-use super::attention::{Inputs, attend};
+use super::affine::Affine;
+use super::attention::{Inputs, Softmax, attend};
 use super::llama::activate;
 use super::{Network, Style, mask, parameter};
 
@@ -22,12 +23,6 @@ pub(super) struct Gpt2Model {
     layers: Vec<Layer>,
     ln_f: Affine,
     pub(super) lm_head: ParamId,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Affine {
-    weight: ParamId,
-    bias: ParamId,
 }
 
 #[derive(Debug)]
@@ -93,7 +88,7 @@ impl Gpt2Model {
         let wte = table(tape, "wte", config.vocab);
         let wpe = table(tape, "wpe", config.positions);
         let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
-        let ln_f = norm(tape, "transformer.ln_f", hidden, dtype);
+        let ln_f = Affine::norm(tape, "transformer.ln_f", hidden, dtype);
         let lm_head = if config.tied {
             wte
         } else {
@@ -180,7 +175,8 @@ impl Gpt2Model {
             mask,
             groups: 1,
             dropout: self.config.attention_dropout,
-            softmax_in_f32: false,
+            causal: true,
+            softmax: Softmax::Named,
         };
         let (mut attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "c_proj");
@@ -215,20 +211,14 @@ impl Layer {
     fn register(tape: &mut Tape, config: &Gpt2, dtype: DType, index: u64) -> Self {
         let Gpt2 { hidden, intermediate, .. } = *config;
         let at = |module: &str| format!("transformer.h.{index}.{module}");
-        let ln_1 = norm(tape, &at("ln_1"), hidden, dtype);
+        let ln_1 = Affine::norm(tape, &at("ln_1"), hidden, dtype);
         let c_attn = conv1d(tape, &at("attn.c_attn"), [hidden, 3 * hidden], dtype);
         let attn_proj = conv1d(tape, &at("attn.c_proj"), [hidden, hidden], dtype);
-        let ln_2 = norm(tape, &at("ln_2"), hidden, dtype);
+        let ln_2 = Affine::norm(tape, &at("ln_2"), hidden, dtype);
         let c_fc = conv1d(tape, &at("mlp.c_fc"), [hidden, intermediate], dtype);
         let mlp_proj = conv1d(tape, &at("mlp.c_proj"), [intermediate, hidden], dtype);
         Self { ln_1, c_attn, attn_proj, ln_2, c_fc, mlp_proj }
     }
-}
-
-fn norm(tape: &mut Tape, name: &str, size: u64, dtype: DType) -> Affine {
-    let weight = parameter(tape, format!("{name}.weight"), [size], dtype);
-    let bias = parameter(tape, format!("{name}.bias"), [size], dtype);
-    Affine { weight, bias }
 }
 
 fn conv1d(tape: &mut Tape, name: &str, sizes: [u64; 2], dtype: DType) -> Affine {

@@ -5,7 +5,7 @@ use crate::tape::{Block, ParamId, Tape, Tensor};
 use crate::tensor::DType;
 use crate::wire::scenario::Attention;
 
-use super::attention::{Inputs, attend};
+use super::attention::{Inputs, Softmax, attend};
 use super::llama::{Linear, Shared, rms_norm};
 use super::{parameter, rotary};
 
@@ -70,7 +70,8 @@ impl Heads {
             mask: shared.mask,
             groups: config.heads / config.kv_heads,
             dropout: config.attention_dropout,
-            softmax_in_f32: true,
+            causal: true,
+            softmax: Softmax::InF32,
         };
         let (attn_output, weights) = attend(tape, attention, inputs);
         tape.enter(Block::Attention, "o_proj");

@@ -55,6 +55,61 @@ pub(super) fn causal(
     masks
 }
 
+/// The mask of a class that makes a padding mask itself, all ones: it is read as booleans, and SDPA
+/// goes without one after they were counted (`fast_all`).
+pub(super) fn causal_of_padding(
+    tape: &mut Tape,
+    [batch, tokens]: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+) -> Option<Tensor> {
+    tape.enter(Block::Mask, "causal_mask");
+    let padding = tape.helper(Shape::new([batch, tokens]), DType::Bool, Prim::Mask);
+    let mask = match attention {
+        Attention::Sdpa => {
+            let sum = tape.helper(Shape::scalar(), DType::I64, Prim::Mask);
+            tape.scratch(batch * tokens * 8, Prim::Mask);
+            let all = tape.helper(Shape::scalar(), DType::Bool, Prim::Mask);
+            tape.release(sum);
+            tape.release(all);
+            None
+        }
+        Attention::Eager => {
+            let allowed = boolean_of_padding(tape, [batch, tokens]);
+            Some(additive(tape, [batch, tokens], dtype, allowed))
+        }
+    };
+    tape.release(padding);
+    mask
+}
+
+/// `sdpa_mask` with a padding mask: causality and padding, combined with an initial `true`.
+fn boolean_of_padding(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> Tensor {
+    let integers =
+        |tape: &mut Tape, count| tape.helper(Shape::new([count]), DType::I64, Prim::Arange);
+    let booleans = |tape: &mut Tape, shape| tape.helper(Shape::new(shape), DType::Bool, Prim::Mask);
+    let batches = integers(tape, batch);
+    let heads = integers(tape, 1);
+    let mut positions = || {
+        let from_zero = integers(tape, tokens);
+        let shifted = integers(tape, tokens);
+        tape.release(from_zero);
+        shifted
+    };
+    let (queries, keys) = (positions(), positions());
+    let always = tape.helper(Shape::scalar(), DType::Bool, Prim::Mask);
+    let causal = booleans(tape, [1, 1, tokens, tokens]);
+    let result = booleans(tape, [1, 1, tokens, tokens]);
+    tape.release(causal);
+    tape.release(always);
+    let padding = booleans(tape, [batch, 1, 1, tokens]);
+    let both = booleans(tape, [batch, 1, tokens, tokens]);
+    for tensor in [padding, result, batches, heads, queries, keys] {
+        tape.release(tensor);
+    }
+    both
+}
+
 fn mask(
     tape: &mut Tape,
     sizes: [u64; 2],

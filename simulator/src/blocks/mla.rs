@@ -7,7 +7,7 @@ use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Attention;
 
-use super::attention::{Inputs, attend};
+use super::attention::{Inputs, Softmax, attend};
 use super::llama::{Linear, Shared, rms_norm};
 use super::{parameter, rotary};
 
@@ -98,7 +98,8 @@ impl LatentAttention {
             mask: shared.mask,
             groups: 1,
             dropout: config.attention_dropout,
-            softmax_in_f32: true,
+            causal: true,
+            softmax: Softmax::InF32,
         };
         let (attn_output, weights) = attend(tape, attention, inputs);
         tape.enter(Block::Attention, "o_proj");

@@ -3,7 +3,9 @@
 //! The functions follow transformers 5.17 (`models/*/modeling_*.py`) line by line: each name that
 //! Python would hold is a Rust binding, released where Python's name dies.
 
+mod affine;
 mod attention;
+mod bert;
 mod experts;
 mod gpt2;
 mod heads;
@@ -11,10 +13,15 @@ mod llama;
 mod mask;
 mod mla;
 mod mlp;
+mod opt;
 mod rotary;
+mod vit;
 
+use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
+use opt::OptModel;
+use vit::VitModel;
 
 use crate::engine::Recompute;
 use crate::scenario::Architecture;
@@ -27,6 +34,12 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// Runs the model on its data: up to the last hidden state where the task is causal language
     /// modelling, whose loss has several forms; to the logits elsewhere.
     fn forward(&self, tape: &mut Tape, data: &Tensor) -> Tensor;
+
+    /// From what [`Self::forward`] gave to the logits, for classes that hold their last hidden state
+    /// until the loss is known; the others give logits at once.
+    fn head(&self, tape: &mut Tape, output: &Tensor) -> Tensor {
+        tape.share(output)
+    }
 
     /// The output projection's weight.
     fn lm_head(&self) -> ParamId;
@@ -54,8 +67,11 @@ pub fn register(
     style: Style,
 ) -> Box<dyn Network> {
     match architecture {
+        Architecture::Bert(config) => Box::new(BertModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
+        Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }
 

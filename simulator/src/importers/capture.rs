@@ -50,7 +50,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
         return Err(faults);
     }
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, &mut faults);
-    let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, &mut faults);
+    let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);
     let precision = precision(&mut table, &mut faults);
     let optimizer = optimizer(&mut table, &mut faults);

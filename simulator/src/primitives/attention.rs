@@ -17,8 +17,10 @@ pub struct SdpaInputs<'a> {
     pub key: &'a Tensor,
     /// `[batch, kv_heads, tokens, value_dim]`.
     pub value: &'a Tensor,
-    /// Boolean mask `[1, 1, tokens, tokens]`; without one the kernel is causal.
+    /// Boolean mask `[1, 1, tokens, tokens]`.
     pub mask: Option<&'a Tensor>,
+    /// Whether a token sees only itself and those before it (`is_causal`); never with a mask.
+    pub causal: bool,
     /// Dropout probability.
     pub dropout: f64,
 }
@@ -67,7 +69,7 @@ pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
 }
 
 impl Tape {
-    /// `scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None)`.
+    /// `scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)`.
     pub fn sdpa(&mut self, inputs: SdpaInputs<'_>) -> Tensor {
         let value = self.cast_input(inputs.value);
         let key = self.cast_input(inputs.key);
@@ -84,8 +86,9 @@ impl Tape {
             device: self.device,
         });
         let out = if let Some(kernel) = kernel {
+            let causal = inputs.causal;
             let attention =
-                Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim };
+                Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim, causal };
             self.fused_attention(&attention, [&query, &key, &value], inputs)
         } else {
             self.composite_attention([&query, &key, &value], inputs)
@@ -161,27 +164,32 @@ impl Tape {
         let groups = heads / four(&key)[1];
         let scaled_query = self.mul_scalar(&query);
         let bias = if let Some(mask) = inputs.mask {
-            self.additive_mask(mask, DType::F32)
-        } else {
+            Some(self.additive_mask(mask, DType::F32))
+        } else if inputs.causal {
             let ones = self.helper(Shape::new([1, 1, tokens, tokens]), DType::Bool, Prim::Mask);
             let lower = self.helper(ones.shape, DType::Bool, Prim::Mask);
             self.release(ones);
             let bias = self.additive_mask(&lower, DType::F32);
             self.release(lower);
-            bias
+            Some(bias)
+        } else {
+            None
         };
         let expanded_key = self.repeat_kv(&key, groups);
         let expanded_value = self.repeat_kv(&value, groups);
         let scaled_key = self.mul_scalar(&expanded_key);
         let products = self.bmm(&scaled_query, &scaled_key, true);
-        self.run(Prim::Add, pointwise(Pointwise::Binary, DType::F32, 2 * products.bytes()));
+        if bias.is_some() {
+            self.run(Prim::Add, pointwise(Pointwise::Binary, DType::F32, 2 * products.bytes()));
+        }
         self.release(scaled_key);
         let weights = self.safe_softmax(&products);
         self.release(products);
         let dropped = self.dropout(&weights, inputs.dropout);
         self.release(weights);
         let out = self.bmm(&dropped, &expanded_value, false);
-        for tensor in [dropped, expanded_value, expanded_key, scaled_query, bias] {
+        let locals = [dropped, expanded_value, expanded_key, scaled_query];
+        for tensor in locals.into_iter().chain(bias) {
             self.release(tensor);
         }
         let result = self.cast(&out, dtype);

@@ -31,7 +31,7 @@ struct Context {
 pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     let node = tape.node_mut(id);
     node.done = true;
-    let grads = core::mem::take(&mut node.grads);
+    let mut grads = core::mem::take(&mut node.grads);
     let rule = node.backward;
     let context = Context { prim: node.prim, edges: node.edges, dtype: node.dtype };
     let (saved, n_saved) = (node.saved, usize::from(node.n_saved));
@@ -39,6 +39,9 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     tape.set_scope(scope);
     tape.issued_by(Issue::Node);
 
+    if matches!(rule, Backward::Linear(_)) {
+        grads[0] = grads[0].take().map(|grad| flat_rows(tape, grad));
+    }
     let raw = apply(tape, rule, context, &grads, &saved[..n_saved]);
     release_recomputed(tape, &saved[..n_saved]);
     let outputs = validate(tape, rule, raw);
@@ -115,8 +118,19 @@ fn apply(
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
         Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
-        Backward::Embedding { vocab, hidden, indices, .. } => {
-            one(tape.embedding_gradient(vocab, hidden, indices, context.dtype))
+        Backward::Embedding { vocab, hidden, indices, expanded, .. } => {
+            one(tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype))
+        }
+        Backward::SumToInput { input } => {
+            let shared = tape.share(grad);
+            one(reduce_to(tape, shared, input))
+        }
+        Backward::CatTokens { inputs, dtypes } => {
+            cat_tokens(tape, grad, inputs, dtypes, context.edges)
+        }
+        Backward::Patches(conv) => {
+            let [weight, bias] = tape.patches_gradients(&conv, grad);
+            [None, Some(weight), Some(bias)]
         }
         Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
         Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
@@ -357,6 +371,29 @@ fn cat(tape: &mut Tape, grad: &Tensor, sizes: [u64; 2], context: Context) -> Gra
     outputs
 }
 
+/// Views of the gradient's parts; what has another dtype is cast (`validate_outputs`).
+fn cat_tokens(
+    tape: &mut Tape,
+    grad: &Tensor,
+    inputs: [Shape; 2],
+    dtypes: [DType; 2],
+    edges: [Edge; 3],
+) -> Gradients {
+    let mut outputs = NONE;
+    for i in [0, 1] {
+        if !edges[i].wanted() {
+            continue;
+        }
+        let mut part = tape.part(grad, inputs[i]);
+        if part.dtype != dtypes[i] {
+            let cast = tape.elementwise(Prim::Copy, &[&part], dtypes[i]);
+            tape.release(core::mem::replace(&mut part, cast));
+        }
+        outputs[i] = Some(part);
+    }
+    outputs
+}
+
 /// `cat` of the parts' gradients, in their common memory order.
 fn split(
     tape: &mut Tape,
@@ -369,6 +406,19 @@ fn split(
     let result = tape.empty(input, context.dtype, Prim::Split);
     tape.run(Prim::Split, pointwise(Pointwise::Strided, context.dtype, 2 * result.bytes()));
     one(result)
+}
+
+/// The gradient as rows: a linear layer sees sequences as one matrix (`_flatten_nd_linear`), and the
+/// gradient of a key that was used transposed has its tokens adjacent, so that several sequences of it
+/// are copied.
+fn flat_rows(tape: &mut Tape, grad: Tensor) -> Tensor {
+    let several = grad.shape.sizes().first().is_some_and(|&sequences| 1 < sequences);
+    if grad.layout != Layout::ColumnMajor || !several {
+        return grad;
+    }
+    let flat = tape.copy(&grad, grad.shape);
+    tape.release(grad);
+    flat
 }
 
 /// `mm`: `mat2` before `self`. `addmm`: `mat1`, `mat2`, then the bias is the gradient itself, summed

@@ -2,7 +2,7 @@
 
 use crate::clock::Index;
 use crate::tape::{Backward, ParamId, Prim, Tape, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::cub::{scan_scratch, sort_scratch, unique_scratch};
 use super::work::indexed;
@@ -11,17 +11,25 @@ use super::work::indexed;
 const SORT_THRESHOLD: u64 = 3072;
 /// Rows of one partial sum (`NROWS_PER_THREAD`).
 const ROWS_PER_PARTIAL: u64 = 10;
+/// Threads of a warp.
+const WARP: u64 = 32;
+/// Threads of a block (`MAX_BLOCK_SIZE`).
+const MAX_BLOCK: u64 = 1024;
+/// Blocks that keep a multiprocessor busy (`MAX_ATOMIC_ACCUM_BLOCKS_PER_SM`).
+const ATOMIC_BLOCKS_PER_SM: u64 = 4;
 
 impl Tape {
-    /// `F.embedding(ids, weight)`; keeps the ids.
+    /// `F.embedding(ids, weight)`; keeps the ids. Ids that are expanded are copied for the look-up
+    /// (`indices.reshape(-1)` in `at::native::embedding_symint`), and again in backward.
     pub fn embedding(&mut self, ids: &Tensor, weight: ParamId, padding: bool) -> Tensor {
         let table = self.weight(weight);
         let &[vocab, hidden] = table.shape.sizes() else {
             unreachable!("a table has two dimensions")
         };
         let indices = ids.shape.elements();
+        let expanded = ids.layout == Layout::Strided;
         let node = self.records(&[&table]).then(|| {
-            let rule = Backward::Embedding { vocab, hidden, indices, padding };
+            let rule = Backward::Embedding { vocab, hidden, indices, padding, expanded };
             let mut node = self.begin_node(Prim::Embedding, rule, &[&table]);
             self.save(&mut node, ids);
             node
@@ -30,10 +38,13 @@ impl Tape {
             [batch, tokens] => Shape::new([batch, tokens, hidden]),
             _ => Shape::new([indices, hidden]),
         };
+        let flat = expanded.then(|| self.copy(ids, Shape::new([indices])));
         let out = self.empty(shape, table.dtype, Prim::Embedding);
         self.run(Prim::Embedding, indexed(Index::Gather, table.dtype, 2 * out.bytes()));
         let out = self.with_node(out, node);
-        self.release(table);
+        for tensor in flat.into_iter().chain([table]) {
+            self.release(tensor);
+        }
         if self.param(weight).hooked { self.require_grad(out) } else { out }
     }
 
@@ -45,14 +56,23 @@ impl Tape {
     /// without padding one kernel over a zeroed table; above, the indices are sorted, the segments of
     /// equal ones are found and counted, and partial sums of at most ten rows are kept in fp32
     /// (`embedding_backward_cuda_kernel`, `EmbeddingBackwardKernel.cu`: at most
-    /// `⌊n / 10⌋ + min(n, rows)` of them).
+    /// `⌊n / 10⌋ + min(n, rows)` of them). Indices that were expanded are made contiguous first.
     pub(super) fn embedding_gradient(
         &mut self,
-        vocab: u64,
-        hidden: u64,
+        [vocab, hidden]: [u64; 2],
         indices: u64,
+        expanded: bool,
         dtype: DType,
     ) -> Tensor {
+        let flat = expanded.then(|| self.allocate(indices * 8, Prim::Embedding));
+        let grad = self.summed_rows([vocab, hidden], indices, dtype);
+        if let Some(storage) = flat {
+            self.release_storage(storage);
+        }
+        grad
+    }
+
+    fn summed_rows(&mut self, [vocab, hidden]: [u64; 2], indices: u64, dtype: DType) -> Tensor {
         let shape = Shape::new([vocab, hidden]);
         let bytes = (vocab + indices) * hidden * dtype.bytes();
         let work = indexed(Index::EmbeddingBackward, dtype, bytes);
@@ -74,18 +94,37 @@ impl Tape {
         let unique = keep(self, ids);
         self.scratch(unique_scratch(indices), Prim::Embedding);
         self.release_storage(unique);
-        let per_segment = keep(self, ids);
-        let offsets = keep(self, ids);
-        self.scratch(scan_scratch(indices), Prim::Embedding);
+        let max_segments = indices.min(vocab);
+        let per_segment = keep(self, max_segments * 8);
+        let offsets = keep(self, max_segments * 8);
+        self.scratch(scan_scratch(max_segments), Prim::Embedding);
         let n_partials = keep(self, 8);
-        let partials = indices / ROWS_PER_PARTIAL + indices.min(vocab);
+        let partials = indices / ROWS_PER_PARTIAL + max_segments;
         let starts = keep(self, partials * 8);
-        let sums = keep(self, partials * hidden * 4);
+        let sums = if self.accumulates_atomically(max_segments, partials, hidden) {
+            let segment_of = keep(self, partials * 8);
+            if dtype.is_half() {
+                self.scratch(vocab * hidden * 4, Prim::Embedding);
+            }
+            segment_of
+        } else {
+            keep(self, partials * hidden * 4)
+        };
         self.run(Prim::Embedding, work);
         let last = [sums, starts, n_partials, offsets, per_segment];
         for storage in last.into_iter().chain([n_segments, segments, original, sorted]) {
             self.release_storage(storage);
         }
         grad
+    }
+
+    /// Whether a few large segments are summed by atomic additions instead of partial sums.
+    ///
+    /// Source: `use_fused_kernel` in `embedding_backward_cuda_kernel`.
+    const fn accumulates_atomically(&self, segments: u64, partials: u64, hidden: u64) -> bool {
+        let warped = hidden.next_multiple_of(WARP);
+        let block = if warped < MAX_BLOCK { warped } else { MAX_BLOCK };
+        let grid = (segments * warped).div_ceil(block);
+        grid < self.device.sm_count * ATOMIC_BLOCKS_PER_SM && 4 * grid < partials
     }
 }

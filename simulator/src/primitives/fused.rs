@@ -84,7 +84,8 @@ impl Tape {
 
     /// Gradients of query, key and value.
     pub(super) fn fused_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim } = attention;
+        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim, .. } =
+            attention;
         let shapes = [(heads, head_dim), (kv_heads, head_dim), (kv_heads, value_dim)];
         let grads = shapes.map(|(heads, dim)| {
             let grad = self.empty(Shape::new([batch, heads, tokens, dim]), dtype, Prim::Sdpa);
@@ -208,7 +209,7 @@ fn flash_splits(attention: &Attention, device: Device) -> u64 {
 }
 
 pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool) -> Work {
-    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, .. } = attention;
+    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, causal, .. } = attention;
     let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
     let class = WorkClass::Attention {
         batch: narrow(batch),
@@ -217,7 +218,7 @@ pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool
         heads: small(heads),
         kv_heads: small(kv_heads),
         head_dim: small(head_dim),
-        causal: true,
+        causal,
         backward,
         kernel,
     };
@@ -260,6 +261,7 @@ mod tests {
                 tokens,
                 head_dim,
                 value_dim: head_dim,
+                causal: true,
             };
             assert_eq!(flash_splits(&attention, device), expect);
         };

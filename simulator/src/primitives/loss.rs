@@ -39,9 +39,17 @@ impl FusedLossShape {
 impl Tape {
     /// `F.cross_entropy(logits, target)` of `[rows, vocab]` logits: log-softmax, then the mean
     /// negative log-likelihood; keeps target and total weight.
+    ///
+    /// Autocast runs the likelihood in fp32, and leaves the log-softmax in the logits' dtype, which
+    /// `cross_entropy_loss` asks for (`aten/src/ATen/native/LossNLL.cpp`).
     pub fn cross_entropy(&mut self, logits: &Tensor, target: Tensor) -> Tensor {
-        let log_probs = self.log_softmax(logits);
+        let mut log_probs = self.log_softmax(logits);
         self.categorise(log_probs.storage, Category::Logits);
+        if self.autocast().is_some() && log_probs.dtype != DType::F32 {
+            let wide = self.cast(&log_probs, DType::F32);
+            self.categorise(wide.storage, Category::Logits);
+            self.release(core::mem::replace(&mut log_probs, wide));
+        }
         let rule = Backward::NllLoss { input: log_probs.shape };
         let node = self.records(&[&log_probs]).then(|| {
             let mut node = self.begin_node(Prim::NllLoss, rule, &[&log_probs]);

@@ -10,6 +10,7 @@
 mod adapter;
 mod attention;
 mod backward;
+mod conv;
 mod cub;
 mod elementwise;
 mod embedding;

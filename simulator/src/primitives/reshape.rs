@@ -58,6 +58,54 @@ impl Tape {
         out
     }
 
+    /// `x.expand(shape)` of integers without gradient: the same memory seen as more.
+    pub fn expand(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        self.host(HostWork::View);
+        let layout = if shape == x.shape { x.layout } else { Layout::Strided };
+        Tensor { shape, layout, view: true, ..self.share(x) }
+    }
+
+    /// `x.expand(shape)` of a parameter.
+    pub fn repeated(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::SumToInput { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.expand(x, shape);
+        self.with_node(out, node)
+    }
+
+    /// `cat((a, b), dim=1)` of `[batch, tokens, width]`, in the wider dtype.
+    pub fn cat_tokens(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
+        let node = self.records(&[a, b]).then(|| {
+            let (inputs, dtypes) = ([a.shape, b.shape], [a.dtype, b.dtype]);
+            self.begin_node(Prim::Cat, Backward::CatTokens { inputs, dtypes }, &[a, b])
+        });
+        let ([batch, first, width], [_, second, _]) = (three(a), three(b));
+        let shape = Shape::new([batch, first + second, width]);
+        let out = self.empty(shape, a.dtype.promote(b.dtype), Prim::Cat);
+        self.run(Prim::Cat, pointwise(Pointwise::Strided, out.dtype, 2 * out.bytes()));
+        self.with_node(out, node)
+    }
+
+    /// `x[:, 0, :]`: a view.
+    pub fn first_token(&mut self, x: &Tensor) -> Tensor {
+        let [batch, _, width] = three(x);
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        self.host(HostWork::View);
+        let out = self.part(x, Shape::new([batch, width]));
+        let out = Tensor { layout: Layout::Strided, ..out };
+        self.with_node(out, node)
+    }
+
+    /// `x.view(shape)` of a contiguous tensor.
+    pub fn seen_as(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::Reshape { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Copy, rule, &[x]));
+        let out = self.view(x, shape);
+        self.host(HostWork::View);
+        self.with_node(out, node)
+    }
+
     /// `x[..., a..b]`: a view of part of the last dimension.
     pub fn slice_last(&mut self, x: &Tensor, size: u64) -> Tensor {
         let rule = Backward::Slice { input: x.shape };

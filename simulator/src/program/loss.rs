@@ -32,11 +32,12 @@ impl Process<'_> {
     /// `CrossEntropyLoss()(logits.view(-1, classes), labels.view(-1))`.
     fn loss_where_labels_stand(
         &mut self,
-        logits: Tensor,
+        output: Tensor,
         labels: &Tensor,
         micro_batch: u32,
     ) -> Tensor {
         let tape = &mut self.tape;
+        let logits = self.model.head(tape, &output);
         tape.categorise(logits.storage, Category::Logits);
         tape.phase(PhaseKind::Loss, micro_batch);
         tape.enter(Block::Loss, "cross_entropy");
@@ -44,7 +45,7 @@ impl Process<'_> {
         let flat = tape.view(&logits, rows);
         let target = tape.share(labels);
         let loss = tape.cross_entropy(&flat, target);
-        for tensor in [flat, logits] {
+        for tensor in [flat, output, logits] {
             tape.release(tensor);
         }
         loss

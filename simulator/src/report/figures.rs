@@ -1,6 +1,6 @@
 //! The figures behind the report, each with its formula, the values put in, and its source.
 
-use crate::scenario::{Projection, ValidScenario};
+use crate::scenario::{Projection, Task, ValidScenario};
 use crate::tape::Adapter;
 use crate::tensor::DType;
 use crate::wire::report::{Figure, Report};
@@ -152,13 +152,28 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
 
 fn logits(scenario: &ValidScenario) -> Figure {
     let workload = &scenario.document().workload;
-    let vocab = scenario.family().vocab();
+    let family = scenario.family();
+    let vocab = family.vocab();
+    if family.task() == Task::Classification {
+        let texts = [
+            "b · C · 4 B for the fp32 log-probabilities kept for backward".to_owned(),
+            format!("{} · {vocab} · 4 B", workload.micro_batch),
+            "ForSequenceClassificationLoss in transformers 5.17 (loss/loss_utils.py)".to_owned(),
+        ];
+        let bytes = workload.micro_batch * vocab * 4;
+        return figure("log_probabilities", number(bytes), "B", texts);
+    }
     let rows = workload.micro_batch * workload.seq_len;
+    let source = match family.task() {
+        Task::CausalLm => {
+            "ForCausalLMLoss in transformers 5.17 (loss/loss_utils.py): logits.float(), log_softmax"
+        }
+        _ => "CrossEntropyLoss in the class's forward, transformers 5.17",
+    };
     let texts = [
         "b · s · V · 4 B for the fp32 log-probabilities kept for backward".to_owned(),
         format!("{} · {} · {vocab} · 4 B", workload.micro_batch, workload.seq_len),
-        "ForCausalLMLoss in transformers 5.17 (loss/loss_utils.py): logits.float(), log_softmax"
-            .to_owned(),
+        source.to_owned(),
     ];
     figure("log_probabilities", number(rows * vocab * 4), "B", texts)
 }

@@ -33,6 +33,8 @@ pub const HEADS: RangeInclusive<u64> = 1..=65_536;
 pub const HEAD_DIM: RangeInclusive<u64> = 1..=65_536;
 /// Tokens of the vocabulary.
 pub const VOCAB: RangeInclusive<u64> = 1..=16_777_216;
+/// Pixels a side of an image or a patch.
+pub const IMAGE_SIDE: RangeInclusive<u64> = 1..=65_536;
 /// Positions of the model.
 pub const POSITIONS: RangeInclusive<u64> = 1..=1 << 40;
 

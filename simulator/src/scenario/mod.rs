@@ -13,9 +13,10 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Data, Experts, Family, Gpt2, Latent, LlamaLike, Positions,
-    Projection, Router, SlidingWindow, Task, adapter_parameters,
+    Activation, Architecture, Bert, Data, Experts, Family, Gpt2, Latent, LlamaLike, Opt, Positions,
+    Projection, Router, SlidingWindow, Task, Vit, adapter_parameters,
 };
+pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};
 pub use size::parse_size;

@@ -226,7 +226,8 @@ fn hardware_table(mut table: Table<'_>, faults: &mut Faults) -> Hardware {
 
 fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Workload {
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, faults);
-    let seq_len = table.required_integer("seq_len", limits::SEQ_LEN, faults);
+    // Whether it is required is the model's to say (`validate`).
+    let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, faults);
     table.finish(faults);
     Workload {

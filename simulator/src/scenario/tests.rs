@@ -209,6 +209,18 @@ fn a_scenario_built_by_hand_is_checked_as_well() {
 }
 
 #[test]
+fn sequences_have_a_length_and_images_have_none() {
+    let check = |model: &str, seq_len: u64, expected: &[&str]| {
+        let changes = [("/model/id", json!(model)), ("/workload/seq_len", json!(seq_len))];
+        check_validation(&changes, expected);
+    };
+    check("bert-base-uncased", 0, &["workload.seq_len Missing"]);
+    check("bert-base-uncased", 513, &["workload.seq_len Conflict"]);
+    check("roberta-base", 513, &["workload.seq_len Conflict"]);
+    check("vit-base-patch16-224", 128, &["workload.seq_len Conflict"]);
+}
+
+#[test]
 fn work_is_bounded() {
     let layers = [("/model/id", json!("llama-3.1-405b")), ("/workload/grad_accum", json!(131))];
     let faults = check_validation(&layers, &["workload.grad_accum Range"]);
@@ -289,7 +301,7 @@ fn llama_like(kind: &str, config: &Value) -> LlamaLike {
     let valid = validate(&scenario.unwrap(), &Catalog::builtin()).unwrap();
     match valid.architecture() {
         Architecture::Llama(model) => model.clone(),
-        Architecture::Gpt2(_) => panic!("a GPT-2"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -389,14 +401,16 @@ fn notes_say_what_was_never_measured_or_trained() {
 fn every_model_of_the_catalog_is_valid_and_has_the_published_parameters() {
     let catalog = Catalog::builtin();
     for card in &catalog.models {
-        let scenario = from_value(&document(&[("/model/id", json!(card.id))])).unwrap();
+        let seq_len = if card.kind == ModelKind::Vit { 0 } else { 128 };
+        let changes = [("/model/id", json!(card.id)), ("/workload/seq_len", json!(seq_len))];
+        let scenario = from_value(&document(&changes)).unwrap();
         let valid = validate(&scenario, &catalog).unwrap();
         let computed = valid.family().parameters();
         let published = card.published_parameters.map_or(computed, u128::from);
         assert_eq!(computed, published, "{}", card.id);
         let window = match valid.architecture() {
             Architecture::Llama(model) => model.sliding_window.clone().map(|window| window.tokens),
-            Architecture::Gpt2(_) => None,
+            _ => None,
         };
         let expected = (card.id == "mistral-7b-v0.1").then_some(4096);
         assert_eq!(window, expected, "{}", card.id);

@@ -6,8 +6,8 @@
 use core::ops::RangeInclusive;
 
 use super::config;
-use super::document::{choice_fault, range_fault};
-use super::families::{Architecture, Family, Positions, adapter_parameters};
+use super::document::{choice_fault, missing, range_fault};
+use super::families::{Architecture, Data, Family, Positions, adapter_parameters};
 use super::limits;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
@@ -39,6 +39,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
     if let Some(model) = &model {
+        check_seq_len(model.architecture.family(), &scenario.workload, &mut faults);
         check_positions(model.architecture.family(), &scenario.workload, &mut faults);
         check_size(model.architecture.family(), scenario, gpu, &mut faults);
         if let Some(adapter) = &scenario.adapter {
@@ -142,7 +143,7 @@ fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
     check("hardware.count", scenario.hardware.count, limits::GPU_COUNT);
     let workload = &scenario.workload;
     check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
-    check("workload.seq_len", workload.seq_len, limits::SEQ_LEN);
+    check("workload.seq_len", workload.seq_len, 0..=*limits::SEQ_LEN.end());
     check("workload.grad_accum", workload.grad_accum, limits::GRAD_ACCUM);
     let Some(adapter) = &scenario.adapter else { return };
     check("adapter.rank", adapter.rank, limits::ADAPTER_RANK);
@@ -233,6 +234,19 @@ fn check_memory(hardware: &Hardware, gpu: &GpuProfile, faults: &mut Faults) {
     }
 }
 
+/// Sequences have a length, images have none.
+fn check_seq_len(family: &dyn Family, workload: &Workload, faults: &mut Faults) {
+    let path = "workload.seq_len";
+    match (family.data(), workload.seq_len) {
+        (Data::Tokens, 0) => faults.push(missing(path.to_owned())),
+        (Data::Images(_), given) if 0 < given => {
+            let message = format!("{} reads images, which have no length", family.class());
+            faults.push(Fault::new(path, Rule::Conflict, message).mend(path, 0));
+        }
+        _ => {}
+    }
+}
+
 /// Where positions are looked up in a table a longer sequence is an index out of range.
 fn check_positions(family: &dyn Family, workload: &Workload, faults: &mut Faults) {
     let Positions::Table(rows) = family.positions() else { return };
@@ -285,7 +299,7 @@ fn check_size(
         faults.push(Fault::new("model", Rule::Range, message));
     }
     let [batch, seq, passes, accum, heads] =
-        [micro_batch, seq_len, passes, grad_accum, family.heads()].map(u128::from);
+        [micro_batch, family.tokens(seq_len), passes, grad_accum, family.heads()].map(u128::from);
     let [width, vocab] = [family.widest(), family.vocab()].map(u128::from);
     let tokens = batch.saturating_mul(seq);
     // A fused kernel at most reads a mask of tokens by tokens; others write the scores out.

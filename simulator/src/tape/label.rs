@@ -57,6 +57,8 @@ prims! {
     Cat => "cat",
     /// `aten::slice`.
     Slice => "slice",
+    /// `aten::gather`.
+    Gather => "gather",
     /// `aten::split`.
     Split => "split",
     /// `aten::cos` and `aten::sin`.
@@ -87,6 +89,8 @@ prims! {
     Index => "index",
     /// `aten::masked_fill`.
     MaskedFill => "masked_fill",
+    /// `aten::convolution`.
+    Conv => "conv2d",
     /// `aten::native_layer_norm`.
     LayerNorm => "layer_norm",
     /// `aten::native_dropout`.

@@ -16,7 +16,7 @@ mod record;
 pub use label::{Block, Prim, Scope};
 pub use node::{
     Adapter, Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId,
-    Param, ParamId, Product, SavedSlot, Source,
+    Param, ParamId, Patches, Product, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 

@@ -244,6 +244,8 @@ pub enum Backward {
         indices: u64,
         /// Whether one row is never trained (`padding_idx`).
         padding: bool,
+        /// Whether the indices are one row seen as many.
+        expanded: bool,
     },
     /// Rows looked up by their numbers: zeros of the input's shape, the rows added in.
     Index {
@@ -273,6 +275,20 @@ pub enum Backward {
     },
     /// Matrix products of groups of rows, each with its own matrix.
     Grouped(Grouped),
+    /// `expand`: the gradient summed back to the input's shape.
+    SumToInput {
+        /// Shape before.
+        input: Shape,
+    },
+    /// `cat` along the second of three dimensions: views of the gradient, in the inputs' dtypes.
+    CatTokens {
+        /// Shapes of the inputs.
+        inputs: [Shape; 2],
+        /// Element types of the inputs.
+        dtypes: [DType; 2],
+    },
+    /// Convolution over patches.
+    Patches(Patches),
     /// Layer norm.
     LayerNorm {
         /// Rows.
@@ -353,6 +369,34 @@ pub struct Batched {
     pub inputs: [Shape; 2],
 }
 
+/// Sizes of a convolution over the patches of square images.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patches {
+    /// How many images.
+    pub images: u64,
+    /// Channels of an image.
+    pub channels: u64,
+    /// Pixels a side of an image.
+    pub side: u64,
+    /// Pixels a side of a patch.
+    pub patch: u64,
+    /// Channels out.
+    pub hidden: u64,
+}
+
+impl Patches {
+    /// Patches of one image.
+    pub const fn count(&self) -> u64 {
+        (self.side / self.patch) * (self.side / self.patch)
+    }
+
+    /// As a matrix product: rows, columns, inner size, batch.
+    pub const fn gemm(&self) -> [u64; 4] {
+        let inner = self.channels * self.patch * self.patch;
+        [self.images * self.count(), self.hidden, inner, 1]
+    }
+}
+
 /// Shape of a fused attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
@@ -370,6 +414,8 @@ pub struct Attention {
     pub head_dim: u64,
     /// Elements per value head.
     pub value_dim: u64,
+    /// Whether a token sees only itself and those before it.
+    pub causal: bool,
 }
 
 /// Most tensors that one node saves: mask, key, query, value and four results of attention.

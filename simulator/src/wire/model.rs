@@ -13,6 +13,8 @@ pub enum ModelKind {
     /// `DeepseekV3ForCausalLM`.
     #[serde(rename = "deepseek_v3")]
     DeepseekV3,
+    /// `BertForMaskedLM`.
+    Bert,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `LlamaForCausalLM`.
@@ -25,15 +27,21 @@ pub enum ModelKind {
     Qwen2,
     /// `Qwen2MoeForCausalLM`.
     Qwen2Moe,
+    /// `OPTForCausalLM`.
+    Opt,
     /// `Qwen3ForCausalLM`.
     Qwen3,
     /// `Qwen3MoeForCausalLM`.
     Qwen3Moe,
+    /// `RobertaForMaskedLM`.
+    Roberta,
+    /// `ViTForImageClassification`.
+    Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -43,20 +51,28 @@ impl ModelKind {
         Self::Mixtral,
         Self::DeepseekV3,
         Self::Gpt2,
+        Self::Opt,
+        Self::Bert,
+        Self::Roberta,
+        Self::Vit,
     ];
 
     /// The transformers class.
     pub const fn class(self) -> &'static str {
         match self {
             Self::DeepseekV3 => "DeepseekV3ForCausalLM",
+            Self::Bert => "BertForMaskedLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen2Moe => "Qwen2MoeForCausalLM",
+            Self::Opt => "OPTForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
+            Self::Roberta => "RobertaForMaskedLM",
+            Self::Vit => "ViTForImageClassification",
         }
     }
 
@@ -64,14 +80,18 @@ impl ModelKind {
     pub const fn word(self) -> &'static str {
         match self {
             Self::DeepseekV3 => "deepseek_v3",
+            Self::Bert => "bert",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
             Self::Qwen2Moe => "qwen2_moe",
+            Self::Opt => "opt",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
+            Self::Roberta => "roberta",
+            Self::Vit => "vit",
         }
     }
 }

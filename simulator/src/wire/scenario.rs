@@ -84,9 +84,10 @@ pub struct Hardware {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Workload {
-    /// Sequences per forward pass.
+    /// Sequences or images per forward pass.
     pub micro_batch: u64,
-    /// Tokens per sequence.
+    /// Tokens per sequence; none (0) for a model that reads images.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub seq_len: u64,
     /// Forward and backward passes per optimizer step.
     #[serde(default = "one")]

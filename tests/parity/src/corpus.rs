@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::Word;
+use simulator::wire::ModelKind;
 use simulator::wire::scenario::{Attention, Checkpointing, Implementation, Loss, Precision};
 
 /// How many scenarios there are.
@@ -27,14 +28,16 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         let eighths = 1 + dice.below(8) as u64;
         hardware["process_cap_bytes"] = json!((gpu.usable_mib << 20) / 8 * eighths);
     }
+    let model = model(&mut dice, catalog);
+    let longest = longest(&model, catalog);
     json!({
         "version": 1,
         "name": format!("corpus {index}"),
-        "model": model(&mut dice, catalog),
+        "model": model,
         "hardware": hardware,
         "workload": {
             "micro_batch": 1 + dice.below(6),
-            "seq_len": 1 + dice.below(1024),
+            "seq_len": (1 + dice.below(1024)).min(longest),
             "grad_accum": 1 + dice.below(3),
         },
         "precision": dice.word::<Precision>(),
@@ -52,6 +55,16 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
             ]),
         },
     })
+}
+
+/// Tokens that a model of the catalog takes; none where it reads images.
+fn longest(model: &Value, catalog: &Catalog) -> usize {
+    let card = model["id"].as_str().and_then(|id| catalog.model(id));
+    match card.map(|card| card.kind) {
+        Some(ModelKind::Vit) => 0,
+        Some(ModelKind::Bert | ModelKind::Roberta) => 512,
+        _ => 1024,
+    }
 }
 
 /// A quarter from the catalog, where shapes are real; the rest small and odd.

@@ -56,6 +56,37 @@ pub(super) fn activation(
     found.map(|(_, activation)| *activation)
 }
 
+/// A flag or count that turns something on that is not simulated.
+pub(super) fn must_be_off(
+    table: &mut Table<'_>,
+    key: &'static str,
+    reason: &str,
+    faults: &mut Faults,
+) {
+    let on = table.value(key).is_some_and(|value| {
+        value.as_bool() != Some(false) && value.as_f64().is_none_or(|number| number != 0.0)
+    });
+    if on {
+        let message = format!("`{key}` is set, and {reason}");
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), reason.to_owned()]));
+    }
+}
+
+/// A flag that is on by default and turns something off that is not simulated without.
+pub(super) fn must_be_on(
+    table: &mut Table<'_>,
+    key: &'static str,
+    reason: &str,
+    faults: &mut Faults,
+) {
+    if table.flag_or(key, true, faults) == Some(false) {
+        let message = format!("`{key}` is false, and {reason}");
+        let fault = Fault::new(table.path(key), Rule::Unsupported, message);
+        faults.push(fault.arguments([key.to_owned(), reason.to_owned()]));
+    }
+}
+
 /// `whole` must be a multiple of `divisor`; the nearest divisors come as mends.
 pub(super) fn must_divide(
     table: &Table<'_>,

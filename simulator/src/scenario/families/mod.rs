@@ -1,17 +1,25 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+mod bert;
 mod defaults;
 mod experts;
 mod fields;
 mod gpt2;
 mod latent;
 mod llama;
+mod opt;
+mod vit;
 
+pub use bert::Bert;
 pub use experts::{Experts, Router};
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
+pub use opt::Opt;
+pub(crate) use opt::POSITION_OFFSET;
+pub(crate) use vit::CHANNELS;
+pub use vit::Vit;
 
 use fields::{activation, either, must_divide};
 
@@ -22,10 +30,16 @@ use crate::wire::{Faults, ModelKind};
 /// A model's shape as the named transformers class builds it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Architecture {
+    /// `BertForMaskedLM`, `RobertaForMaskedLM`.
+    Bert(Bert),
     /// `GPT2LMHeadModel`.
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
     Llama(LlamaLike),
+    /// `OPTForCausalLM`.
+    Opt(Opt),
+    /// `ViTForImageClassification`.
+    Vit(Vit),
 }
 
 impl Architecture {
@@ -36,7 +50,10 @@ impl Architecture {
         faults: &mut Faults,
     ) -> Option<Self> {
         match kind {
+            ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
+            ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
             | ModelKind::Llama
             | ModelKind::Mistral
@@ -51,15 +68,21 @@ impl Architecture {
     /// What every family can say.
     pub fn family(&self) -> &dyn Family {
         match self {
+            Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Opt(model) => model,
+            Self::Vit(model) => model,
         }
     }
 
     pub(super) fn family_mut(&mut self) -> &mut dyn Family {
         match self {
+            Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Opt(model) => model,
+            Self::Vit(model) => model,
         }
     }
 }
@@ -102,6 +125,11 @@ pub trait Family: core::fmt::Debug {
 
     /// Tokens of the vocabulary.
     fn vocab(&self) -> u64;
+
+    /// Tokens that the layers see of one item, of sequences of this length.
+    fn tokens(&self, seq_len: u64) -> u64 {
+        seq_len
+    }
 
     /// How far positions go.
     fn positions(&self) -> Positions;
