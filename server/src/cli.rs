@@ -149,7 +149,7 @@ pub struct Fields {
     /// Train LoRA adapters of this rank instead of the model
     #[arg(long, value_name = "R")]
     pub lora_rank: Option<u64>,
-    /// Modules that get one, such as q_proj,v_proj
+    /// Modules that get one, such as `q_proj,v_proj`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub lora_targets: Option<Vec<String>>,
     /// Dropout of the adapters' input [default: 0]

@@ -24,7 +24,7 @@ pub(super) struct Inputs<'a> {
 /// How eager attention writes its softmax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Softmax {
-    /// `softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)`: llama, OPT, ViT.
+    /// `softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)`: llama, OPT, `ViT`.
     InF32,
     /// `softmax(attn_weights, dim=-1)`, named, then `.type(value.dtype)`: GPT-2.
     Named,

@@ -134,7 +134,7 @@ impl BertModel {
         embeddings
     }
 
-    /// BERT's are part of a buffer. RoBERTa counts the tokens that are no padding
+    /// BERT's are part of a buffer. `RoBERTa` counts the tokens that are no padding
     /// (`create_position_ids_from_input_ids`); the running count of one sequence alone is a scan by
     /// CUB, as in `find_packed_sequence_indices`.
     fn position_ids(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
@@ -261,7 +261,7 @@ impl BertModel {
 }
 
 impl Embeddings {
-    /// RoBERTa makes its positions last.
+    /// `RoBERTa` makes its positions last.
     fn register(tape: &mut Tape, config: &Bert, base: &str, dtype: DType) -> Self {
         let table = |tape: &mut Tape, name: &str, rows: u64| {
             let name = format!("{base}.embeddings.{name}_embeddings.weight");

@@ -26,7 +26,7 @@ pub struct Bert {
     pub positions: u64,
     /// `type_vocab_size`.
     pub token_types: u64,
-    /// `pad_token_id`; RoBERTa's positions start after it.
+    /// `pad_token_id`; `RoBERTa`'s positions start after it.
     pub padding: u64,
     /// `hidden_act`.
     pub activation: Activation,
@@ -78,7 +78,7 @@ impl Family for Bert {
         self.vocab
     }
 
-    /// RoBERTa numbers tokens from `pad_token_id` + 1 (`create_position_ids_from_input_ids`).
+    /// `RoBERTa` numbers tokens from `pad_token_id` + 1 (`create_position_ids_from_input_ids`).
     fn positions(&self) -> Positions {
         let unused = if self.is_roberta() { self.padding + 1 } else { 0 };
         Positions::Table(self.positions.saturating_sub(unused))

@@ -1,4 +1,4 @@
-//! `OPTForCausalLM`: learned positions after an offset of two, layer norms, ReLU, embeddings that may
+//! `OPTForCausalLM`: learned positions after an offset of two, layer norms, `ReLU`, embeddings that may
 //! be narrower than the model.
 
 use super::fields::{must_be_off, must_be_on};
@@ -9,7 +9,6 @@ use crate::wire::Faults;
 
 /// Its shape.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct Opt {
     /// `hidden_size`.
     pub hidden: u64,

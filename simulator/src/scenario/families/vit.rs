@@ -165,7 +165,8 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Vit> {
 /// `num_labels`, or as many as `id2label` names; two by default. With one label the loss would be
 /// another (`ForSequenceClassificationLoss`).
 fn labels(table: &mut Table<'_>, faults: &mut Faults) -> Option<u64> {
-    let named = table.value("id2label").and_then(|value| value.as_object()).map(|map| map.len());
+    let named =
+        table.value("id2label").and_then(|value| value.as_object()).map(serde_json::Map::len);
     let default = named.map_or(2, |named| named as u64);
     let labels = table.integer_or("num_labels", limits::VOCAB, default, faults)?;
     if labels == 1 {
