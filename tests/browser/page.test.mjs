@@ -325,10 +325,16 @@ describe("page", () => {
 
   it("prints the answer, not the controls", async () => {
     const page = await ready(browser);
+    const pdf = (await page.pdf({ format: "A4", landscape: true })).toString("latin1");
+    const pages = pdf.match(/\/Type\s*\/Page[^s]/g).length;
+    assert.ok(pages <= 3, `${pages} pages`);
     await page.emulateMedia({ media: "print" });
     assert.equal(await page.isVisible(".topbar"), false);
     assert.equal(await page.isVisible("#inputs"), false);
     assert.equal(await page.isVisible(".verdict-text"), true);
+    // The sheet that follows the pointer would cover the chart.
+    const canvases = page.locator(".tl-plot canvas");
+    assert.deepEqual([await canvases.nth(0).isVisible(), await canvases.nth(1).isVisible()], [true, false]);
     await shot(page, "print");
     await page.context().close();
   });
