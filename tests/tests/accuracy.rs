@@ -62,7 +62,7 @@ fn check(prefixes: &[&str], max: &[&str], min: &[&str]) {
 /// rest is where blocks lie: the driver's addresses are not ours.
 const MAX: [&str; 3] = [
     "allocated_peak:median=0.001,worst=0.01",
-    "reserved_peak:median=0.1,worst=0.5",
+    "reserved_peak:median=0.01,worst=0.05",
     "curve_gap_pct:median=0.1,worst=0.2",
 ];
 const MIN: [&str; 1] = ["events_matched_pct:worst=100"];
