@@ -15,6 +15,7 @@ mod cub;
 mod elementwise;
 mod embedding;
 mod fused;
+mod gradients;
 mod grouped;
 mod loss;
 mod matmul;

@@ -12,13 +12,14 @@
 mod label;
 mod node;
 mod record;
+mod rule;
 
 pub use label::{Block, Prim, Scope};
 pub use node::{
-    Adapter, Attention, Backward, Batched, Edge, Frame, FrameId, Grouped, MAX_SAVED, Node, NodeId,
-    Param, ParamId, Patches, Product, SavedSlot, Source,
+    Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
+pub use rule::{Attention, Backward, Batched, Grouped, Patches, Product};
 
 use crate::clock::{Issue, Work};
 use crate::tensor::{DType, Layout, Shape};
