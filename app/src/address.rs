@@ -66,10 +66,9 @@ pub(crate) fn long_link(link: &Link) -> String {
 
 /// Keeps the address up to date, with the last of quick changes.
 pub(crate) fn follow(choice: Choice, look: Look, answers: Answers) {
-    let query = Memo::new(move |_| url::encode(&link(choice, look, answers)));
     let due = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |previous: Option<()>| {
-        let query = query.get();
+        let link = link(choice, look, answers);
         // The first run is the page as it came; its address already says so, or is just `/`.
         if previous.is_none() {
             return;
@@ -77,7 +76,7 @@ pub(crate) fn follow(choice: Choice, look: Look, answers: Answers) {
         if let Some(handle) = due.get_value() {
             handle.clear();
         }
-        let write = move || replace(&format!("/?{query}"));
+        let write = move || replace(&format!("/?{}", url::encode(&link)));
         due.set_value(set_timeout_with_handle(write, PAUSE).ok());
     });
 }

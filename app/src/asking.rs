@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use js_sys::Function;
 use leptos::prelude::*;
-use simulator::wire::report::StepReport;
 use simulator::wire::timeline::Category;
-use simulator::wire::{Report, Scenario, Timeline};
+use simulator::wire::{Report, Timeline};
 
 use crate::engine::Rules;
-use crate::state::{Answer, Answers, Choice, Failure};
+use crate::state::{Answer, Answers, Choice, Failure, Look};
 use crate::timeline::TimelineData;
+use crate::worker::Question;
 use crate::{performance, worker};
 
 /// Asks the worker whenever the plan changes and is legal; its replies are the only place where
 /// something other than the user writes a signal.
-pub(crate) fn ask(choice: Choice, answers: Answers, spawn: Function) {
+pub(crate) fn ask(choice: Choice, look: Look, answers: Answers, spawn: Function) {
     let rules = Rules::here();
     let mut next_id = 0;
     let next_id = core::cell::RefCell::new(move || {
@@ -23,11 +23,12 @@ pub(crate) fn ask(choice: Choice, answers: Answers, spawn: Function) {
         next_id
     });
     let client = worker::Client::start(spawn, move |question, reply| match reply {
-        worker::Reply::Answer { report, first, steady } => {
+        worker::Reply::Answer { report, timeline } => {
             let id = (next_id.borrow_mut())();
-            let answer = answer(id, question.scenario, *report, [first, steady]);
+            let inputs = question.inputs;
+            let answer = answer(id, question, *report, timeline);
             answers.latest.try_set(Some(Arc::new(answer)));
-            performance::answered(question.inputs);
+            performance::answered(inputs);
         }
         worker::Reply::Faults(faults) => {
             let text = faults.to_string();
@@ -40,28 +41,24 @@ pub(crate) fn ask(choice: Choice, answers: Answers, spawn: Function) {
     Effect::new(move || {
         let scenario = choice.scenario.get();
         if !rules.is_broken() {
-            client.ask(worker::Question { scenario, inputs: performance::open_inputs() });
+            let inputs = performance::open_inputs();
+            client.ask(Question { scenario, step: look.step.get(), inputs });
         }
     });
 }
 
-/// Puts a reply's parts together with what the chart needs beside each timeline.
-fn answer(id: u64, asked: Scenario, report: Report, timelines: [Timeline; 2]) -> Answer {
-    let [first, steady] = timelines;
-    let outside = |step: &StepReport| {
-        let row = step.categories.iter().find(|row| row.category == Category::OutsidePool);
-        row.map_or(0, |row| row.bytes.get())
-    };
-    let data = |timeline, step: &StepReport, id| TimelineData {
+/// Puts a reply's parts together with what the chart needs beside the timeline.
+fn answer(id: u64, question: Question, report: Report, timeline: Timeline) -> Answer {
+    let shown = report.step(question.step);
+    let timeline = TimelineData {
         timeline,
         capacity_bytes: report.verdict.limit_bytes.get(),
-        outside_pool_bytes: outside(step),
+        outside_pool_bytes: shown.category(Category::OutsidePool).get(),
         already_used_bytes: report.scenario.hardware.already_used_bytes,
         band_bytes: report.verdict.band_bytes.get(),
-        peak_event: step.peak_event,
+        peak_event: shown.peak_event,
         id,
     };
-    let first = Arc::new(data(first, &report.first, 2 * id));
-    let steady = Arc::new(data(steady, &report.steady, 2 * id + 1));
-    Answer { id, asked, report, first, steady }
+    let (asked, step) = (question.scenario, question.step);
+    Answer { id, asked, report, step, timeline: Arc::new(timeline) }
 }

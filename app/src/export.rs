@@ -111,10 +111,9 @@ pub(crate) fn ExportMenu() -> impl IntoView {
 impl Page {
     fn save(self, kind: Kind) {
         let Some(answer) = self.answers.latest.get_untracked() else { return };
-        let step = self.look.step.get_untracked();
-        let timeline = &answer.timeline(step).timeline;
+        let timeline = &answer.timeline.timeline;
         let report = &answer.report;
-        let name = |extension: &str| file_name(&answer, step, extension);
+        let name = |extension: &str| file_name(&answer, extension);
         match kind {
             Kind::Csv => {
                 dom::download(&name("csv"), "text/csv", csv(report, timeline).as_bytes());
@@ -132,7 +131,7 @@ impl Page {
                 dom::download(&name("scenario.json"), JSON, &text.unwrap_or_default());
             }
             Kind::Svg => {
-                if let Some(text) = self.picture(&answer, step).svg() {
+                if let Some(text) = self.picture(&answer).svg() {
                     dom::download(&name("svg"), "image/svg+xml", text.as_bytes());
                 }
             }
@@ -140,16 +139,16 @@ impl Page {
                 let name = name("png");
                 // Without a canvas there is no picture, and nothing to say about it.
                 let _drawn =
-                    self.picture(&answer, step).png(move |blob| dom::download_blob(&name, &blob));
+                    self.picture(&answer).png(move |blob| dom::download_blob(&name, &blob));
             }
         }
     }
 
-    fn picture(self, answer: &Answer, step: StepKind) -> Picture {
+    fn picture(self, answer: &Answer) -> Picture {
         let report = &answer.report;
         let timeline = self.settings.of_timeline();
         Picture {
-            data: Arc::clone(answer.timeline(step)),
+            data: Arc::clone(&answer.timeline),
             view: self.look.view.get_untracked(),
             voice: untrack(|| Voice { words: timeline.words.get(), unit: timeline.unit.get() }),
             size: PICTURE,
@@ -159,13 +158,13 @@ impl Page {
 }
 
 /// `tidemark-llama-3.2-1b-steady.csv`
-fn file_name(answer: &Answer, step: StepKind, extension: &str) -> String {
+fn file_name(answer: &Answer, extension: &str) -> String {
     let model: String = answer.report.model.name.to_lowercase();
     let model: String = model
         .chars()
         .map(|letter| if letter.is_alphanumeric() || letter == '.' { letter } else { '-' })
         .collect();
-    let step = match step {
+    let step = match answer.step {
         StepKind::First => "first",
         StepKind::Steady => "steady",
     };

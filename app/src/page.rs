@@ -70,7 +70,7 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
     provide_context(Rules::new(choice));
     provide_context(import);
     provide_context(Notice(RwSignal::new(notice)));
-    asking::ask(choice, answers, spawn);
+    asking::ask(choice, look, answers, spawn);
     address::follow(choice, look, answers);
     listen_for_keys(choice, look);
     listen_for_drops(import);

@@ -20,9 +20,10 @@ pub(crate) fn Plan() -> impl IntoView {
     let answers = expect_context::<Answers>();
     let look = expect_context::<Look>();
     let rules = Rules::here();
-    let data = Signal::derive(move || answers.timeline(look));
+    let data = Signal::derive(move || answers.timeline());
     // A plan that breaks a rule is not asked about.
-    let is_asking = flag(move || answers.stale.get() && !rules.is_broken());
+    let late = answers.late;
+    let is_asking = flag(move || late.get() && !rules.is_broken());
     let search = Callback::new(move |()| help::search_tensors(look));
     let title = maybe_text(move || {
         answers.with(|answer| format!("{} · {}", answer.report.model.name, answer.report.gpu.name))
@@ -31,7 +32,7 @@ pub(crate) fn Plan() -> impl IntoView {
         <h1 class="print-title">{title}</h1>
         <NoticeBar />
         <VerdictPanel />
-        <section class="chart" class:stale=flag(move || answers.stale.get()) class:asking=is_asking>
+        <section class="chart" class:stale=late class:asking=is_asking>
             <div class="chart-head">
                 <h2>{title}</h2>
                 <div

@@ -1,14 +1,18 @@
 //! What the simulator answered; written only by the worker's replies.
 
+use core::time::Duration;
 use std::sync::Arc;
 
+use leptos::leptos_dom::helpers::{TimeoutHandle, set_timeout_with_handle};
 use leptos::prelude::*;
 use simulator::wire::report::{Report, StepKind, StepReport};
 use simulator::wire::scenario::Scenario;
-use simulator::wire::timeline::Category;
 
-use super::{Choice, Look};
+use super::Choice;
 use crate::timeline::TimelineData;
+
+/// Waiting shorter than this is not seen.
+const NOTICED: Duration = Duration::from_millis(150);
 
 /// One answer, with the question it belongs to.
 pub(crate) struct Answer {
@@ -17,8 +21,9 @@ pub(crate) struct Answer {
     /// What was asked, as it was asked.
     pub asked: Scenario,
     pub report: Report,
-    pub first: Arc<TimelineData>,
-    pub steady: Arc<TimelineData>,
+    /// The step that was looked at when it was asked: only that one is drawn.
+    pub step: StepKind,
+    pub timeline: Arc<TimelineData>,
 }
 
 impl PartialEq for Answer {
@@ -28,24 +33,9 @@ impl PartialEq for Answer {
 }
 
 impl Answer {
-    pub(crate) const fn step(&self, step: StepKind) -> &StepReport {
-        match step {
-            StepKind::First => &self.report.first,
-            StepKind::Steady => &self.report.steady,
-        }
-    }
-
-    pub(crate) const fn timeline(&self, step: StepKind) -> &Arc<TimelineData> {
-        match step {
-            StepKind::First => &self.first,
-            StepKind::Steady => &self.steady,
-        }
-    }
-
-    /// Bytes of a category at the step's peak.
-    pub(crate) fn category_bytes(&self, step: StepKind, category: Category) -> u64 {
-        let rows = &self.step(step).categories;
-        rows.iter().find(|row| row.category == category).map_or(0, |row| row.bytes.get())
+    /// The numbers of the step that is drawn.
+    pub(crate) const fn shown(&self) -> &StepReport {
+        self.report.step(self.step)
     }
 }
 
@@ -63,6 +53,8 @@ pub(crate) struct Answers {
     pub failure: RwSignal<Option<Failure>>,
     /// Whether the latest answer is for another question than the one on the page.
     pub stale: Memo<bool>,
+    /// The same, for long enough that a person notices.
+    pub late: RwSignal<bool>,
 }
 
 impl Answers {
@@ -75,7 +67,9 @@ impl Answers {
                     .is_none_or(|answer| choice.scenario.with(|now| *now != answer.asked))
             })
         });
-        Self { latest, failure: RwSignal::new(None), stale }
+        let late = RwSignal::new(false);
+        say_when_late(stale, late);
+        Self { latest, failure: RwSignal::new(None), stale, late }
     }
 
     /// Reads the latest answer, if there is one.
@@ -83,9 +77,27 @@ impl Answers {
         self.latest.with(|latest| latest.as_deref().map(read))
     }
 
-    /// The timeline of the step that is looked at.
-    pub(crate) fn timeline(self, look: Look) -> Option<Arc<TimelineData>> {
-        let step = look.step.get();
-        self.with(|answer| Arc::clone(answer.timeline(step)))
+    /// The timeline of the step that is drawn.
+    pub(crate) fn timeline(self) -> Option<Arc<TimelineData>> {
+        self.with(|answer| Arc::clone(&answer.timeline))
     }
+}
+
+/// While a slider is dragged, every answer is stale for a moment: to dim the page each time would cost
+/// two frames' layout and be seen by nobody.
+fn say_when_late(stale: Memo<bool>, late: RwSignal<bool>) {
+    let due = StoredValue::new(None::<TimeoutHandle>);
+    Effect::new(move || {
+        if let Some(handle) = due.try_update_value(Option::take).flatten() {
+            handle.clear();
+        }
+        if stale.get() {
+            let say = move || {
+                late.try_set(true);
+            };
+            due.set_value(set_timeout_with_handle(say, NOTICED).ok());
+        } else if late.get_untracked() {
+            late.set(false);
+        }
+    });
 }

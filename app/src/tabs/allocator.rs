@@ -41,7 +41,7 @@ pub(super) fn AllocatorTab() -> impl IntoView {
         };
         let rows = answers.with(|answer| {
             let outside = [StepKind::First, StepKind::Steady]
-                .map(|step| answer.category_bytes(step, Category::OutsidePool));
+                .map(|step| answer.report.step(step).category(Category::OutsidePool).get());
             lines(&answer.report, outside).into_iter().map(row).collect::<Vec<AnyView>>()
         });
         rows.into_any()

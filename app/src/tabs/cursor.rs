@@ -50,7 +50,7 @@ pub(super) fn CursorTab() -> impl IntoView {
     let order = RwSignal::new(Order::LARGEST);
     let span = Memo::new(move |_| {
         let (selection, cursor) = look.view.with(|view| (view.selection, view.cursor_event));
-        answers.timeline(look).map(|data| {
+        answers.timeline().map(|data| {
             let span = match selection {
                 Some((first, last)) => Span { first, last },
                 None => Span::at(cursor.unwrap_or(data.peak_event)),
@@ -59,7 +59,7 @@ pub(super) fn CursorTab() -> impl IntoView {
         })
     });
     let live = Memo::new(move |_| {
-        let data = answers.timeline(look);
+        let data = answers.timeline();
         let live = data.zip(span.get()).map(|(data, span)| {
             filter.with(|filter| live::live(&data.timeline, span, filter, order.get()))
         });
@@ -82,7 +82,7 @@ fn Caption(rows: Rows, filter: RwSignal<String>) -> impl IntoView {
     let look = expect_context::<Look>();
     let words = move || &settings.words().tables;
     let text = maybe_text(move || {
-        let data = answers.timeline(look)?;
+        let data = answers.timeline()?;
         let span = rows.span.get()?;
         let time_ns = |event: u32| data.timeline.events.time_ns.get(event as usize).copied();
         let [first, last] = [span.first, span.last].map(|event| format::count(event.into()));
@@ -218,7 +218,7 @@ fn LiveRow(rows: Rows, index: usize) -> impl IntoView {
     let look = expect_context::<Look>();
     let tensor = Memo::new(move |_| rows.live.with(|live| live.rows.get(index).copied()));
     let cells = part(move || {
-        let (Some(data), Some(tensor)) = (answers.timeline(look), tensor.get()) else {
+        let (Some(data), Some(tensor)) = (answers.timeline(), tensor.get()) else {
             return ().into_any();
         };
         let largest = rows.live.with(|live| live.largest);

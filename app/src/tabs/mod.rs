@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use web_sys::KeyboardEvent;
 
 use crate::dom;
-use crate::erased::{aria, flag, part, text};
+use crate::erased::{aria, part, text};
 use crate::state::{Answers, Look, Settings, Tab};
 
 pub(crate) use cursor::FILTER_ID;
@@ -62,7 +62,7 @@ pub(crate) fn Tabs() -> impl IntoView {
         Tab::Why => view! { <why::WhyTab /> }.into_any(),
     });
     view! {
-        <section class="tabs" class:stale=flag(move || answers.stale.get())>
+        <section class="tabs" class:stale=answers.late>
             <div role="tablist" class="tablist" on:keydown=key>
                 {buttons}
             </div>

@@ -5,7 +5,7 @@ use leptos::prelude::*;
 use super::CategoryName;
 use crate::erased::{maybe_text, part as changing, text};
 use crate::format;
-use crate::state::{Answers, Look, Settings};
+use crate::state::{Answers, Settings};
 use crate::view_model::peak::{Part, head, parts, share};
 
 /// Rows of the breakdown that are shown.
@@ -16,11 +16,10 @@ const MOST_ROWS: usize = 60;
 pub(super) fn PeakTab() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let look = expect_context::<Look>();
     let caption = maybe_text(move || {
         let words = settings.words();
         answers.with(|answer| {
-            let step = answer.step(look.step.get());
+            let step = answer.shown();
             let phase = (words.in_phase)(step.peak_phase);
             (words.tables.peak_caption)(phase, &format::nanoseconds(step.peak_ns))
         })
@@ -40,9 +39,8 @@ pub(super) fn PeakTab() -> impl IntoView {
 fn Categories() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let look = expect_context::<Look>();
     let all = Memo::new(move |_| {
-        answers.with(|answer| parts(&answer.step(look.step.get()).categories)).unwrap_or_default()
+        answers.with(|answer| parts(&answer.shown().categories)).unwrap_or_default()
     });
     let row = move |part: Part| {
         view! {
@@ -102,11 +100,10 @@ fn Categories() -> impl IntoView {
 fn Breakdown() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let look = expect_context::<Look>();
     let rows = changing(move || {
         let unit = settings.unit();
         let rows = answers.with(|answer| {
-            let step = answer.step(look.step.get());
+            let step = answer.shown();
             let total = step.peak_requested_bytes.get();
             let (rows, _) = head(&step.breakdown, MOST_ROWS);
             let row = |row: &simulator::wire::report::BreakdownRow| {

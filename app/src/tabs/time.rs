@@ -1,11 +1,11 @@
 //! Where the step's time goes, and what each phase does to memory.
 
 use leptos::prelude::*;
-use simulator::wire::report::{PhaseReport, TimeReport};
+use simulator::wire::report::{PhaseReport, StepKind, TimeReport};
 
 use crate::erased::{maybe_text, part, text};
 use crate::format;
-use crate::state::{Answers, Look, Settings};
+use crate::state::{Answers, Settings};
 use crate::words::Tables;
 
 type Line = (fn(&Tables) -> &'static str, fn(&TimeReport) -> f64);
@@ -32,9 +32,9 @@ pub(super) fn TimeTab() -> impl IntoView {
 fn Times() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let look = expect_context::<Look>();
     let words = move || &settings.words().tables;
-    let time = Memo::new(move |_| answers.with(|answer| answer.step(look.step.get()).time));
+    let shown = Memo::new(move |_| answers.with(|answer| answer.step).unwrap_or(StepKind::Steady));
+    let time = Memo::new(move |_| answers.with(|answer| answer.shown().time));
     let row = move |(name, get): Line| {
         let value = move || time.get().map(|time| get(&time));
         let share = move || {
@@ -70,7 +70,7 @@ fn Times() -> impl IntoView {
         <div class="block">
             <table class="plain">
                 <thead><tr>
-                    <th scope="col">{Signal::derive(move || (settings.words().step)(look.step.get()))}</th>
+                    <th scope="col">{Signal::derive(move || (settings.words().step)(shown.get()))}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.time)}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.share)}</th>
                 </tr></thead>
@@ -89,12 +89,11 @@ fn Times() -> impl IntoView {
 fn Phases() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let look = expect_context::<Look>();
     let rows = part(move || {
         let unit = settings.unit();
         let words = settings.words();
         let rows = answers.with(|answer| {
-            let phases = &answer.step(look.step.get()).phases;
+            let phases = &answer.shown().phases;
             let repeats = phases.iter().any(|phase| 0 < phase.micro_batch);
             let row = |phase: &PhaseReport| {
                 let mut name = (words.phase)(phase.kind).to_owned();

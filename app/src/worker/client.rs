@@ -1,9 +1,11 @@
-//! The page's side: posts the latest question, respawns a worker that trapped.
+//! The page's side: posts questions, hands on replies, respawns a worker that trapped.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use js_sys::{Array, Function, Uint8Array};
+use simulator::wire::report::StepKind;
 use simulator::wire::{Faults, Report, Scenario, Timeline};
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast, JsValue};
@@ -18,8 +20,8 @@ use crate::performance;
 pub(crate) enum Reply {
     Answer {
         report: Box<Report>,
-        first: Timeline,
-        steady: Timeline,
+        /// Of the step that was asked for.
+        timeline: Timeline,
     },
     Faults(Faults),
     /// The worker trapped, with what it said.
@@ -32,6 +34,8 @@ type Deliver = Rc<dyn Fn(Question, Reply)>;
 #[derive(Clone)]
 pub(crate) struct Question {
     pub scenario: Scenario,
+    /// Which step is drawn.
+    pub step: StepKind,
     /// Inputs of the user that it answers, counted by `performance`.
     pub inputs: usize,
 }
@@ -41,7 +45,9 @@ struct State {
     worker: Option<Worker>,
     is_ready: bool,
     next_id: u32,
-    in_flight: Option<(u32, Question)>,
+    /// Posted and not yet answered, oldest first.
+    posted: VecDeque<(u32, Question)>,
+    /// The latest question from before the worker listened.
     waiting: Option<Question>,
     deliver: Deliver,
     on_message: Option<Closure<dyn FnMut(MessageEvent)>>,
@@ -60,7 +66,7 @@ impl Client {
             worker: None,
             is_ready: false,
             next_id: 0,
-            in_flight: None,
+            posted: VecDeque::new(),
             waiting: None,
             deliver: Rc::new(deliver),
             on_message: None,
@@ -79,7 +85,7 @@ impl Client {
         client
     }
 
-    /// Asks, now or as soon as the worker is free; only the latest question is kept.
+    /// Asks, now or as soon as the worker listens; the latest question is the one that is answered.
     pub(crate) fn ask(&self, question: Question) {
         self.0.borrow_mut().waiting = Some(question);
         self.post();
@@ -99,21 +105,23 @@ impl Client {
         state.worker = worker;
     }
 
-    /// Posts the waiting question if the worker is free.
+    /// Posts the waiting question if the worker listens.
     fn post(&self) {
         let mut state = self.0.borrow_mut();
-        if !state.is_ready || state.in_flight.is_some() {
+        if !state.is_ready {
             return;
         }
         let Some(question) = state.waiting.take() else { return };
         let id = state.next_id;
         state.next_id = id.wrapping_add(1);
         let json = serde_json::to_vec(&question.scenario).unwrap_or_default();
-        let message = Array::of2(&JsValue::from(id), &Uint8Array::from(json.as_slice()));
+        let is_first = question.step == StepKind::First;
+        let json = Uint8Array::from(json.as_slice());
+        let message = Array::of3(&JsValue::from(id), &json, &JsValue::from(is_first));
         if let Some(worker) = &state.worker {
             drop(worker.post_message(&message));
         }
-        state.in_flight = Some((id, question));
+        state.posted.push_back((id, question));
     }
 
     fn take(&self, event: &MessageEvent) {
@@ -124,19 +132,20 @@ impl Client {
             return;
         }
         let message: Array = data.unchecked_into();
-        let question = {
-            let mut state = self.0.borrow_mut();
-            let is_expected = state.in_flight.as_ref().is_some_and(|(id, _)| message.get(0) == *id);
-            if is_expected { state.in_flight.take() } else { None }
-        };
-        let Some((_, question)) = question else { return };
+        let Some(question) = self.answered(&message.get(0)) else { return };
         performance::simulated(message.get(1).as_f64().unwrap_or_default());
-        // The worker goes on with the next question while the page shows this answer.
-        self.post();
         let reply = read(&message).unwrap_or_else(|| Reply::Broken("unreadable reply".into()));
         self.deliver(question, reply);
     }
 
+    /// The question of this number; those before it were left out by the worker.
+    fn answered(&self, number: &JsValue) -> Option<Question> {
+        let mut state = self.0.borrow_mut();
+        let place = state.posted.iter().position(|(id, _)| *number == *id)?;
+        state.posted.drain(..=place).next_back().map(|(_, question)| question)
+    }
+
+    /// With several questions on their way, any may have been the one: the newest is asked again.
     fn broken(&self, event: &ErrorEvent) {
         event.prevent_default();
         let (question, was_ready) = {
@@ -145,9 +154,17 @@ impl Client {
                 worker.terminate();
             }
             let was_ready = state.is_ready;
+            let newest = state.posted.pop_back().map(|(_, question)| question);
+            let is_alone = state.posted.is_empty();
+            state.posted.clear();
             // One that never came up would fail again.
-            let failed = if was_ready { None } else { state.waiting.take() };
-            (state.in_flight.take().map(|(_, question)| question).or(failed), was_ready)
+            let newest = if was_ready { newest } else { state.waiting.take() };
+            if is_alone {
+                (newest, was_ready)
+            } else {
+                state.waiting = newest;
+                (None, was_ready)
+            }
         };
         if was_ready {
             self.spawn();
@@ -167,13 +184,9 @@ fn read(message: &Array) -> Option<Reply> {
     let json = message.get(2).dyn_into::<Uint8Array>().ok()?.to_vec();
     Some(match serde_json::from_slice::<Letter>(&json).ok()? {
         Letter::Faults(faults) => Reply::Faults(faults),
-        Letter::Answer { report, first, steady } => {
-            let columns = |index| message.get(index).dyn_into::<Array>().ok();
-            Reply::Answer {
-                report,
-                first: unpack(first, &columns(3)?)?,
-                steady: unpack(steady, &columns(4)?)?,
-            }
+        Letter::Answer { report, head } => {
+            let columns = message.get(3).dyn_into::<Array>().ok()?;
+            Reply::Answer { report, timeline: unpack(head, &columns)? }
         }
     })
 }

@@ -1,12 +1,13 @@
 //! The simulator in a worker: the latest question wins, a trap costs one worker.
 //!
 //! ```text
-//! page                                worker
-//! Client::ask ── [id, scenario] ────► answer ─► validate, simulate
-//! Client::take ◄── [id, reply, …] ── typed arrays, transferred
+//! page                                      worker
+//! Client::ask ── [id, scenario, step] ────► answer ─► validate, simulate
+//! Client::take ◄── [id, ms, reply, columns] ── typed arrays, transferred
 //! ```
 //!
-//! At most one question is on its way. A newer one waits in its place, replacing any that waits.
+//! Questions are posted at once. The worker answers the newest that has come when it is free and
+//! leaves out those before; the page need not be idle for the next one to begin.
 
 mod client;
 mod columns;
@@ -23,6 +24,6 @@ use columns::Head;
 /// The part of a reply that is JSON.
 #[derive(Serialize, Deserialize)]
 enum Letter {
-    Answer { report: Box<Report>, first: Head, steady: Head },
+    Answer { report: Box<Report>, head: Head },
     Faults(Faults),
 }

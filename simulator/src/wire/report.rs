@@ -37,6 +37,16 @@ pub struct Report {
     pub notes: Vec<Note>,
 }
 
+impl Report {
+    /// The numbers of a step.
+    pub const fn step(&self, step: StepKind) -> &StepReport {
+        match step {
+            StepKind::First => &self.first,
+            StepKind::Steady => &self.steady,
+        }
+    }
+}
+
 /// The program that answered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -186,6 +196,14 @@ pub struct StepReport {
     pub allocations: u64,
     /// Times.
     pub time: TimeReport,
+}
+
+impl StepReport {
+    /// Bytes of a category at the peak; none where it has no row.
+    pub fn category(&self, category: Category) -> Bytes {
+        let row = self.categories.iter().find(|row| row.category == category);
+        row.map_or(Bytes::new(0), |row| row.bytes)
+    }
 }
 
 /// Bytes of one category.

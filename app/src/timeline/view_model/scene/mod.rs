@@ -90,7 +90,7 @@ pub enum Anchor {
 pub enum Mark {
     /// A filled path.
     Fill {
-        /// The path.
+        /// The path; rectangles in it do not overlap each other.
         path: Vec<Op>,
         /// Its colour.
         ink: Ink,

@@ -9,12 +9,15 @@ use super::super::num::to_u64;
 use super::super::strata::{Threshold, strata};
 use super::{Ink, Mark, Op, rect, snap};
 
-/// What is reserved, behind the stack; of it slack stays in sight.
+/// What is reserved, down to the stack, which covers the rest: to fill that too would cost as much as
+/// all the bands.
 pub(super) fn slack(marks: &mut Vec<Mark>, curves: &Curves, frame: &Frame) {
     let (floor, base) = (curves.floor_bytes(), frame.layout.plot.bottom());
     let reserved = edge(frame, |column, _| floor + column.high_reserved);
-    marks.push(Mark::Fill { path: under(&reserved, base), ink: Ink::Slack, alpha: 0.3 });
-    marks.push(Mark::Hatch { path: under(&reserved, base), ink: Ink::Hatch, alpha: 0.38 });
+    let stack = edge(frame, |_, tops| tops[tops.len() - 1]);
+    let path = between(&reserved, &stack, base);
+    marks.push(Mark::Fill { path: path.clone(), ink: Ink::Slack, alpha: 0.3 });
+    marks.push(Mark::Hatch { path, ink: Ink::Hatch, alpha: 0.38 });
     let path = open(&reserved);
     marks.push(Mark::Stroke { path, ink: Ink::Hatch, alpha: 0.9, width: 1.0, dashed: false });
 }

@@ -51,10 +51,16 @@ fn fill_levels<const N: usize>(
     levels: impl Iterator<Item = (f64, usize)>,
 ) {
     let mut paths = [const { Vec::new() }; N];
+    let mut before = 0;
     for (x, level) in levels {
-        if let Some(path) = level.checked_sub(1).map(|level| &mut paths[level.min(N - 1)]) {
-            path.push(Op::Rect(Area { x, w: 1.0, ..area }));
+        let level = level.min(N);
+        if let Some(path) = level.checked_sub(1).map(|level| &mut paths[level]) {
+            match path.last_mut() {
+                Some(Op::Rect(run)) if level == before => run.w += 1.0,
+                _ => path.push(Op::Rect(Area { x, w: 1.0, ..area })),
+            }
         }
+        before = level;
     }
     for (path, alpha) in paths.into_iter().zip(alphas) {
         if !path.is_empty() {
