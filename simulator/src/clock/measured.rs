@@ -117,7 +117,7 @@ impl Measured {
 /// The file of a GPU.
 pub(super) fn tables(id: &str) -> Option<Tables<'static>> {
     let (_, text) = FILES.iter().find(|(gpu, _)| *gpu == id)?;
-    serde_json::from_str(text).ok()
+    serde_json::from_slice(text.as_bytes()).ok()
 }
 
 fn distance_square(a: &Place, b: &Place) -> f64 {
