@@ -17,7 +17,7 @@ pub struct SdpaInputs<'a> {
     pub key: &'a Tensor,
     /// `[batch, kv_heads, tokens, value_dim]`.
     pub value: &'a Tensor,
-    /// Boolean mask `[1, 1, tokens, tokens]`.
+    /// Boolean mask `[batch, 1, tokens, tokens]`.
     pub mask: Option<&'a Tensor>,
     /// Whether a token sees only itself and those before it (`is_causal`); never with a mask.
     pub causal: bool,
@@ -175,8 +175,8 @@ impl Tape {
         } else {
             None
         };
-        let expanded_key = self.repeat_kv(&key, groups);
-        let expanded_value = self.repeat_kv(&value, groups);
+        let expanded_key = self.repeat_interleave(&key, groups);
+        let expanded_value = self.repeat_interleave(&value, groups);
         let scaled_key = self.mul_scalar(&expanded_key);
         let products = self.bmm(&scaled_query, &scaled_key, true);
         if bias.is_some() {

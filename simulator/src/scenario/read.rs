@@ -191,13 +191,15 @@ fn model_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Model> {
     model
 }
 
-/// A `config.json` in a form that TOML can hold too: a null is an absent field, except that
-/// `sliding_window: null` and `q_lora_rank: null`, which turn off what absent fields have, become 0.
+/// Fields whose null turns off what an absent field has.
+const OFF_BY_NULL: [&str; 4] =
+    ["sliding_window", "q_lora_rank", "attn_logit_softcapping", "final_logit_softcapping"];
+
+/// A `config.json` in a form that TOML can hold too: a null is an absent field, except that those
+/// which turn off what absent fields have become 0.
 pub(crate) fn portable(config: &Map<String, Value>) -> Map<String, Value> {
     let kept = config.iter().filter_map(|(key, value)| match value {
-        Value::Null if ["sliding_window", "q_lora_rank"].contains(&key.as_str()) => {
-            Some((key.clone(), Value::from(0)))
-        }
+        Value::Null if OFF_BY_NULL.contains(&key.as_str()) => Some((key.clone(), Value::from(0))),
         other => Some((key.clone(), without_nulls(other)?)),
     });
     kept.collect()

@@ -300,7 +300,7 @@ fn llama_like(kind: &str, config: &Value) -> LlamaLike {
     let scenario = from_value(&document(&[("/model", json!({"kind": kind, "config": config}))]));
     let valid = validate(&scenario.unwrap(), &Catalog::builtin()).unwrap();
     match valid.architecture() {
-        Architecture::Llama(model) => model.clone(),
+        Architecture::Llama(model) => LlamaLike::clone(model),
         other => panic!("{other:?}"),
     }
 }
@@ -351,6 +351,42 @@ fn experts_and_latents() {
     check("deepseek_v3", json!({"n_group": 7}), "n_group Divisible");
     check("deepseek_v3", json!({"topk_group": 9}), "topk_group Range");
     check("deepseek_v3", json!({"num_key_value_heads": 8}), "num_key_value_heads Conflict");
+}
+
+#[test]
+fn windows_and_bounds_of_gemma() {
+    let read = |kind, config: Value| {
+        let model = llama_like(kind, &config);
+        let listed = model.sliding_window.and_then(|window| window.listed);
+        (listed.unwrap_or_default(), model.gemma.expect("one of Gemma's classes"))
+    };
+    let (slides, gemma) = read("gemma2", json!({"num_hidden_layers": 3}));
+    assert_eq!(slides, [true, false, true]);
+    assert!(gemma.bounds_scores && gemma.bounds_logits && gemma.rotary_kinds == 1);
+    let off = json!({"attn_logit_softcapping": null, "final_logit_softcapping": 0.0});
+    let (_, gemma) = read("gemma2", off);
+    assert!(!gemma.bounds_scores && !gemma.bounds_logits);
+    let (slides, gemma) = read("gemma3_text", json!({"num_hidden_layers": 7}));
+    assert_eq!(slides, [true, true, true, true, true, false, true]);
+    assert!(!gemma.bounds_logits && gemma.rotary_kinds == 2);
+    let (slides, gemma) =
+        read("gemma3_text", json!({"num_hidden_layers": 3, "sliding_window_pattern": 4}));
+    assert!(slides == [true; 3] && gemma.rotary_kinds == 1);
+}
+
+#[test]
+fn positions_in_part_of_a_head() {
+    let check = |config: Value, rotary_dim, long_from| {
+        let model = llama_like("phi3", &config);
+        let phi3 = model.phi3.expect("the class");
+        assert_eq!((model.rotary_dim(), phi3.long_from), (rotary_dim, long_from), "{config}");
+    };
+    check(json!({}), 96, None);
+    check(json!({"partial_rotary_factor": 0.75}), 72, None);
+    check(json!({"rope_parameters": {"partial_rotary_factor": 0.4}}), 38, None);
+    check(json!({"rope_scaling": {"type": "su"}, "rope_parameters": {}}), 96, Some(4_096));
+    let rope = json!({"rope_type": "longrope", "partial_rotary_factor": 0.5});
+    check(json!({"rope_scaling": rope, "original_max_position_embeddings": 512}), 48, Some(512));
 }
 
 #[test]

@@ -236,6 +236,24 @@ fn sliding_windows_fold() {
 }
 
 #[test]
+fn layers_that_take_turns_fold() {
+    for (kind, layers) in [("gemma2", 5), ("gemma3_text", 9), ("phi3", 6)] {
+        for (checkpointing, attention) in [("none", "sdpa"), ("full", "eager")] {
+            let mut model = model(kind, layers);
+            model["config"]["sliding_window"] = 16.into();
+            agrees(&valid(
+                &model,
+                &[
+                    ("stack.attention", attention.into()),
+                    ("checkpointing", checkpointing.into()),
+                    ("optimizer.clip_grad_norm", true.into()),
+                ],
+            ));
+        }
+    }
+}
+
+#[test]
 fn catalog_models_fold() {
     for id in ["llama-3.2-1b", "llama-3.1-8b", "gpt2", "qwen2.5-0.5b", "qwen3-0.6b"] {
         for checkpointing in ["none", "full"] {

@@ -35,7 +35,7 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
             }
         }
     }
-    assert_eq!(read, 29);
+    assert_eq!(read, 30);
 }
 
 fn case(changes: &Value) -> Value {
