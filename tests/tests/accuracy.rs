@@ -133,6 +133,16 @@ fn small_decoders() {
     check(&["small-gemma", "small-phi3"], &max, &MIN);
 }
 
+#[test]
+fn optimizers() {
+    let max = [
+        "allocated_peak:median=0.1,worst=0.3",
+        "reserved_peak:median=0.1,worst=0.1",
+        "curve_gap_pct:median=0.1,worst=0.3",
+    ];
+    check(&["small-adafactor", "small-rmsprop"], &max, &MIN);
+}
+
 /// Taken after the families were written, and predicted without a change. In one of them cuDNN needs no
 /// workspace where the rule gives it one.
 #[test]

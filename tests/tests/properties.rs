@@ -262,14 +262,17 @@ prop_compose! {
 
 prop_compose! {
     fn optimizer()(
-        name in choice(),
+        name in choice::<OptimizerName>(),
         implementation in choice(),
         momentum in prop::option::of(one_of(&[0.0, 0.9])),
         clip_grad_norm: bool,
         set_to_none: bool,
     ) -> Optimizer {
-        let momentum = momentum.filter(|_| name == OptimizerName::Sgd);
-        Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none }
+        let momentum = momentum.filter(|_| name.has_momentum());
+        let centered = name == OptimizerName::Rmsprop && !set_to_none;
+        let all = name.implementations();
+        let implementation = if all.contains(&implementation) { implementation } else { all[0] };
+        Optimizer { name, implementation, momentum, centered, clip_grad_norm, set_to_none }
     }
 }
 

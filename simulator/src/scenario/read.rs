@@ -242,8 +242,8 @@ fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Workload {
 fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
     let defaults = Optimizer::default();
     let name = table.word_or("name", Word::WORDS, defaults.name, faults);
-    let implementation =
-        table.word_or("implementation", Word::WORDS, defaults.implementation, faults);
+    let default = name.unwrap_or(defaults.name).implementations()[0];
+    let implementation = table.word_or("implementation", Word::WORDS, default, faults);
     let momentum = match table.value("momentum") {
         // Whether a rule that could not be read has a momentum is not known.
         Some(_) => {
@@ -251,6 +251,7 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         }
         None => None,
     };
+    let centered = table.flag_or("centered", defaults.centered, faults);
     let clip_grad_norm = table.flag_or("clip_grad_norm", defaults.clip_grad_norm, faults);
     let set_to_none = table.flag_or("set_to_none", defaults.set_to_none, faults);
     table.finish(faults);
@@ -258,6 +259,8 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         name: name.unwrap_or(defaults.name),
         implementation: implementation.unwrap_or(defaults.implementation),
         momentum,
+        // As with a momentum.
+        centered: centered.unwrap_or(defaults.centered) && name.is_some(),
         clip_grad_norm: clip_grad_norm.unwrap_or(defaults.clip_grad_norm),
         set_to_none: set_to_none.unwrap_or(defaults.set_to_none),
     }

@@ -178,6 +178,14 @@ fn rules_over_several_fields() {
     check(&[("/hardware/count", json!(8))], &["hardware.count Unsupported"]);
     check(&[("/optimizer", json!({"momentum": 0.9}))], &["optimizer.momentum Conflict"]);
     check(&[("/optimizer", json!({"name": "sgd", "momentum": 0.9}))], &[]);
+    check(&[("/optimizer", json!({"name": "rmsprop", "momentum": 0.9, "centered": true}))], &[]);
+    check(&[("/optimizer", json!({"name": "lion", "implementation": "loop"}))], &[]);
+    for (name, word) in [("rmsprop", "fused"), ("adafactor", "fused"), ("muon", "foreach")] {
+        let optimizer = json!({"name": name, "implementation": word});
+        check(&[("/optimizer", optimizer)], &["optimizer.implementation Conflict"]);
+    }
+    let centered = json!({"name": "adafactor", "centered": true});
+    check(&[("/optimizer", centered)], &["optimizer.centered Conflict"]);
     let full = json!("141 GiB");
     check(
         &[("/hardware/already_used_bytes", full.clone()), ("/hardware/process_cap_bytes", full)],

@@ -48,7 +48,15 @@ impl Word for Precision {
 }
 
 impl Word for OptimizerName {
-    const WORDS: &'static [(&'static str, Self)] = &[("adamw", Self::Adamw), ("sgd", Self::Sgd)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("adamw", Self::Adamw),
+        ("sgd", Self::Sgd),
+        ("adafactor", Self::Adafactor),
+        ("rmsprop", Self::Rmsprop),
+        ("lion", Self::Lion),
+        ("muon", Self::Muon),
+        ("adamw8bit", Self::Adamw8bit),
+    ];
 }
 
 impl Word for Implementation {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::catalog::Catalog;
 use crate::program::{Process, Run};
-use crate::scenario::{ValidScenario, check};
+use crate::scenario::{ValidScenario, Word, check};
+use crate::wire::scenario::OptimizerName;
 
 const MODELS: [&str; 4] = ["llama", "gpt2", "qwen2", "qwen3"];
 const MIXTURES: [&str; 4] = ["mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v3"];
@@ -230,6 +231,26 @@ fn sliding_windows_fold() {
                         ("optimizer.clip_grad_norm", true.into()),
                     ],
                 ));
+            }
+        }
+    }
+}
+
+#[test]
+fn optimizers_fold() {
+    for (name, _) in OptimizerName::WORDS {
+        for implementation in ["foreach", "loop"] {
+            let mut changes = vec![("optimizer.name", Value::from(*name))];
+            changes.push(("optimizer.implementation", implementation.into()));
+            let name = Word::WORDS.iter().find(|(word, _)| word == name).unwrap().1;
+            let has = OptimizerName::implementations(name);
+            if !has.iter().any(|one| one.word() == implementation) {
+                continue;
+            }
+            for precision in ["bf16", "amp_fp16"] {
+                changes.push(("precision", precision.into()));
+                agrees(&valid(&model("llama", 7), &changes));
+                agrees(&valid(&model("qwen2", 6), &changes));
             }
         }
     }
