@@ -456,7 +456,12 @@ fn every_model_of_the_catalog_is_valid_and_has_the_published_parameters() {
             Architecture::Llama(model) => model.sliding_window.clone().map(|window| window.tokens),
             _ => None,
         };
-        let expected = (card.id == "mistral-7b-v0.1").then_some(4096);
+        let expected = match card.kind {
+            ModelKind::Gemma2 | ModelKind::Gemma3Text | ModelKind::Phi3 => {
+                card.config["sliding_window"].as_u64().filter(|&tokens| 0 < tokens)
+            }
+            _ => (card.id == "mistral-7b-v0.1").then_some(4096),
+        };
         assert_eq!(window, expected, "{}", card.id);
     }
 }
