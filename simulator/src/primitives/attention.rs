@@ -113,7 +113,10 @@ impl Tape {
         inputs: SdpaInputs<'_>,
     ) -> Tensor {
         let [query, key, value] = tensors;
-        let bias = inputs.mask.map(|mask| self.additive_mask(mask, query.dtype));
+        let mut bias = inputs.mask.map(|mask| self.additive_mask(mask, query.dtype));
+        if attention.kernel == AttentionKernel::Efficient {
+            bias = bias.map(|bias| self.aligned_bias(bias));
+        }
         let node = self.records(&tensors).then(|| {
             let mut node = self.begin_node(Prim::Sdpa, Backward::Sdpa(*attention), &tensors);
             for input in bias.iter().chain([key, query, value]) {
@@ -149,6 +152,20 @@ impl Tape {
         self.release(infinity);
         self.release(zero);
         bias
+    }
+
+    /// `preprocess_mask` (`aten/src/ATen/native/transformers/attention.cpp`): the memory-efficient kernel
+    /// reads rows of a multiple of eight elements, and others are padded to that.
+    fn aligned_bias(&mut self, bias: Tensor) -> Tensor {
+        const ALIGNMENT: u64 = 8;
+        let columns = bias.shape.last();
+        if columns.is_multiple_of(ALIGNMENT) {
+            return bias;
+        }
+        let padded = bias.shape.with_last(columns.next_multiple_of(ALIGNMENT));
+        let out = self.helper(padded, bias.dtype, Prim::Mask);
+        self.release(bias);
+        out
     }
 
     /// The composite: scaled query and key, products, mask, softmax, products.
