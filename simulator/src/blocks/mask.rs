@@ -44,7 +44,7 @@ pub(super) fn causal(
     window: Option<&SlidingWindow>,
 ) -> Masks {
     tape.enter(Block::Mask, "causal_mask");
-    let needs_full = window.is_none_or(SlidingWindow::needs_full_mask);
+    let needs_full = window.is_none_or(|window| window.beside_full);
     let mut masks = Masks { full: None, window: None };
     if needs_full {
         masks.full = mask(tape, [batch, tokens], dtype, attention, None);

@@ -421,7 +421,6 @@ fn sliding_windows() {
         check_config("qwen2", &config, &[expected]);
     };
     check(json!(["full_attention"]), 2, &format!("{path} Conflict"));
-    check(json!(["sliding_attention", "full_attention"]), 2, &format!("{path} Unsupported"));
     check(json!(["linear_attention"]), 1, &format!("{path}.0 Choice"));
     check(json!("full_attention"), 1, &format!("{path} Type"));
     let off = json!({"num_hidden_layers": 1, "layer_types": ["sliding_attention"]});

@@ -257,6 +257,20 @@ fn optimizers_fold() {
 }
 
 #[test]
+fn listed_windows_fold() {
+    let (full, sliding) = ("full_attention", "sliding_attention");
+    for types in [[sliding, full, sliding, full, full], [sliding; 5], [full; 5]] {
+        for attention in ["sdpa", "eager"] {
+            let mut model = model("qwen3", 5);
+            model["config"]["use_sliding_window"] = true.into();
+            model["config"]["sliding_window"] = 16.into();
+            model["config"]["layer_types"] = json!(types);
+            agrees(&valid(&model, &[("stack.attention", attention.into())]));
+        }
+    }
+}
+
+#[test]
 fn layers_that_take_turns_fold() {
     for (kind, layers) in [("gemma2", 5), ("gemma3_text", 9), ("phi3", 6)] {
         for (checkpointing, attention) in [("none", "sdpa"), ("full", "eager")] {

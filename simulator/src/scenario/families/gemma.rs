@@ -51,7 +51,9 @@ pub(super) fn read(
         rotary_kinds: if both && !second { 2 } else { 1 },
     };
     period?;
-    Some((gemma, SlidingWindow { tokens: tokens?, first_layer: 0, listed: Some(slides) }))
+    let window =
+        SlidingWindow { tokens: tokens?, first_layer: 0, listed: Some(slides), beside_full: true };
+    Some((gemma, window))
 }
 
 /// A bound is off where it is null (or 0, which is how TOML writes it).

@@ -71,9 +71,10 @@ pub struct SlidingWindow {
     pub tokens: u64,
     /// First layer that uses it.
     pub first_layer: u64,
-    /// Whether each layer uses it, in classes that list them all (Gemma); these make a mask of both
-    /// kinds in any case.
+    /// Whether each layer uses it, where layers with and without it take turns.
     pub listed: Option<Vec<bool>>,
+    /// Whether the class makes a mask for layers without it in any case.
+    pub beside_full: bool,
 }
 
 impl SlidingWindow {
@@ -83,11 +84,6 @@ impl SlidingWindow {
             Some(listed) => usize::try_from(layer).is_ok_and(|i| listed.get(i) == Some(&true)),
             None => self.first_layer <= layer,
         }
-    }
-
-    /// Whether the model makes a mask for layers without it.
-    pub const fn needs_full_mask(&self) -> bool {
-        0 < self.first_layer || self.listed.is_some()
     }
 }
 
@@ -108,7 +104,7 @@ impl Family for LlamaLike {
     }
 
     fn alternates(&self) -> bool {
-        self.gemma.is_some()
+        self.sliding_window.as_ref().is_some_and(|window| window.listed.is_some())
     }
 
     fn set_layer_kinds(&mut self, [first, others]: [u64; 2]) {
@@ -450,7 +446,8 @@ fn window(table: &mut Table<'_>, default: u64, faults: &mut Faults) -> Option<Sl
         Some(Value::Null) => 0,
         _ => table.integer_or("sliding_window", 0..=*limits::POSITIONS.end(), default, faults)?,
     };
-    (0 < tokens).then_some(SlidingWindow { tokens, first_layer: 0, listed: None })
+    let every = SlidingWindow { tokens, first_layer: 0, listed: None, beside_full: false };
+    (0 < tokens).then_some(every)
 }
 
 /// Qwen's mixtures: every layer has the window, when `use_sliding_window` says so.
@@ -463,15 +460,15 @@ fn optional_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<Sliding
 /// class makes a mask of window 0 nevertheless, and no layer uses it.
 fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> SlidingWindow {
     let in_use = table.flag_or("use_sliding_window", false, faults);
-    let listed = listed_window(table, layers, faults);
-    let sliding = matches!(listed, Listed::From(first) if first < layers);
+    let listed = layer_types(table, layers, faults);
+    let sliding = matches!(listed, Types::Listed(slides) if slides.contains(&true));
     if in_use == Some(true) || sliding {
         let key = if sliding { "layer_types" } else { "use_sliding_window" };
         let message = "windows in some layers of a mixture are not simulated";
         let fault = Fault::new(table.path(key), Rule::Unsupported, message);
         faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
     }
-    SlidingWindow { tokens: 0, first_layer: layers, listed: None }
+    SlidingWindow { tokens: 0, first_layer: layers, listed: None, beside_full: true }
 }
 
 /// Qwen: off unless `use_sliding_window`; then the layers from `max_window_layers` on have it,
@@ -482,46 +479,25 @@ fn qwen_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Optio
     let null = table.raw("sliding_window").is_some_and(Value::is_null);
     let tokens = table.integer_or("sliding_window", range, if null { 0 } else { 4_096 }, faults);
     let from = table.integer_or("max_window_layers", 0..=*limits::WIDTH.end(), 28, faults);
-    let listed = listed_window(table, layers, faults);
+    let listed = layer_types(table, layers, faults);
     let tokens = if in_use? { tokens? } else { 0 };
-    let first_layer = match listed {
-        Listed::Absent => from?,
-        Listed::From(first) => first,
-        Listed::Wrong => return None,
+    let (first_layer, listed) = match listed {
+        Types::Absent => (from?, None),
+        Types::Listed(slides) => {
+            let first = slides.iter().position(|&slides| slides).unwrap_or(slides.len());
+            let take_turns = slides[first..].contains(&false);
+            (first as u64, Some((slides, take_turns)))
+        }
+        Types::Wrong => return None,
     };
-    if tokens == 0 && matches!(listed, Listed::From(first) if first < layers) {
+    if tokens == 0 && listed.is_some() && first_layer < layers {
         let message = "`layer_types` has sliding layers, but the window is off";
         let fault = Fault::new(table.path("layer_types"), Rule::Conflict, message);
         faults.push(fault.mend(table.path("use_sliding_window"), true));
     }
-    let window = SlidingWindow { tokens, first_layer, listed: None };
+    let listed = listed.filter(|(_, take_turns)| *take_turns).map(|(slides, _)| slides);
+    let window = SlidingWindow { tokens, first_layer, listed, beside_full: true };
     (0 < tokens && first_layer < layers).then_some(window)
-}
-
-/// What `layer_types` says.
-enum Listed {
-    /// Nothing.
-    Absent,
-    /// Full attention up to this layer, sliding from it on.
-    From(u64),
-    /// A fault was noted.
-    Wrong,
-}
-
-fn listed_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Listed {
-    let slides = match layer_types(table, layers, faults) {
-        Types::Absent => return Listed::Absent,
-        Types::Wrong => return Listed::Wrong,
-        Types::Listed(slides) => slides,
-    };
-    let first = slides.iter().position(|&slides| slides).unwrap_or(slides.len());
-    if slides[first..].contains(&false) {
-        let path = table.path("layer_types");
-        let message = "only full layers followed by sliding layers are simulated";
-        faults.push(Fault::new(path, Rule::Unsupported, message));
-        return Listed::Wrong;
-    }
-    Listed::From(first as u64)
 }
 
 /// The list in `layer_types`.
