@@ -140,7 +140,7 @@ pub struct Fields {
     /// Which of PyTorch's implementations of the optimizer [default: the optimizer's own]
     #[arg(long, value_parser = words::<Implementation>())]
     pub implementation: Option<String>,
-    /// Momentum of SGD and RMSprop
+    /// Momentum of sgd and rmsprop
     #[arg(long, value_name = "X")]
     pub momentum: Option<f64>,
     /// What is computed again instead of kept [default: none]

@@ -39,6 +39,8 @@ pub(super) fn read(
     } else {
         table.integer_or("sliding_window_pattern", limits::LAYERS, 6, faults)
     };
+    // Saved files have the pattern under this name too, beside the list that came of it.
+    table.raw("_sliding_window_pattern");
     let slides = match layer_types(table, layers, faults) {
         Types::Absent => (1..=layers).map(|layer| layer % period.unwrap_or(1) != 0).collect(),
         Types::Listed(slides) => slides,
