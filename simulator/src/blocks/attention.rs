@@ -80,7 +80,7 @@ fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
     let mut weights = tape.mul_scalar(&products);
     tape.release(products);
     if inputs.bounded {
-        weights = bounded(tape, weights);
+        weights = bounded(tape, weights, None);
     }
     if let Some(mask) = inputs.mask {
         let masked = tape.add(&weights, mask);

@@ -5,6 +5,7 @@
 use crate::scenario::LlamaLike;
 use crate::tape::{Block, ParamId, Tape, Tensor};
 use crate::tensor::DType;
+use crate::wire::timeline::Category;
 
 use super::llama::rms_norm;
 use super::parameter;
@@ -75,10 +76,13 @@ fn around_one(tape: &mut Tape, x: &Tensor, weight: ParamId) -> Tensor {
     cast
 }
 
-/// `cap * tanh(x / cap)`, each step under the same name.
-pub(super) fn bounded(tape: &mut Tape, mut x: Tensor) -> Tensor {
+/// `cap * tanh(x / cap)`, each step under the same name, and in the same category where one is given.
+pub(super) fn bounded(tape: &mut Tape, mut x: Tensor, category: Option<Category>) -> Tensor {
     for step in [Tape::div_scalar, Tape::tanh, Tape::mul_scalar] {
         let next = step(tape, &x);
+        if let Some(category) = category {
+            tape.categorise(next.storage, category);
+        }
         tape.release(core::mem::replace(&mut x, next));
     }
     x

@@ -11,6 +11,7 @@ use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
+use crate::wire::timeline::Category;
 
 use super::experts::Mixture;
 use super::gemma::{Norm, bounded};
@@ -164,7 +165,7 @@ impl Network for LlamaModel {
 
     fn finish_logits(&self, tape: &mut Tape, logits: Tensor) -> Tensor {
         match &self.config.gemma {
-            Some(gemma) if gemma.bounds_logits => bounded(tape, logits),
+            Some(gemma) if gemma.bounds_logits => bounded(tape, logits, Some(Category::Logits)),
             _ => logits,
         }
     }

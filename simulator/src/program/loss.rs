@@ -54,8 +54,8 @@ impl Process<'_> {
     fn logits(&mut self, hidden: &Tensor) -> Tensor {
         self.tape.enter(Block::LmHead, "lm_head");
         let logits = self.tape.linear(hidden, self.model.lm_head(), None);
-        let logits = self.model.finish_logits(&mut self.tape, logits);
         self.tape.categorise(logits.storage, Category::Logits);
+        let logits = self.model.finish_logits(&mut self.tape, logits);
         logits
     }
 
