@@ -139,7 +139,11 @@ impl Family for LlamaLike {
 
     fn widest(&self) -> u64 {
         let experts = self.experts.as_ref().map_or(0, Experts::widest);
-        self.intermediate.max(self.hidden).max(self.heads * self.head_dim).max(experts)
+        let fused = self.phi3.map_or(0, |_| {
+            (2 * self.intermediate).max((self.heads + 2 * self.kv_heads) * self.head_dim)
+        });
+        let plain = self.intermediate.max(self.hidden).max(self.heads * self.head_dim);
+        plain.max(fused).max(experts)
     }
 
     fn tied(&self) -> bool {
