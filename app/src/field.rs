@@ -129,7 +129,7 @@ impl FieldName {
             Self::GradAccum => "gradient_accumulation_steps",
             Self::Precision => "dtype bf16 fp16 fp32 amp autocast mixed half",
             Self::Tf32 => "allow_tf32 set_float32_matmul_precision",
-            Self::Optimizer => "adam adamw sgd",
+            Self::Optimizer => "adam adamw sgd adafactor rmsprop lion muon 8bit",
             Self::Implementation => "foreach fused loop",
             Self::Momentum => "sgd",
             Self::ClipGradNorm => "max_grad_norm clip_grad_norm_",

@@ -137,10 +137,10 @@ pub struct Fields {
     /// Update rule [default: adamw]
     #[arg(long, value_parser = words::<OptimizerName>())]
     pub optimizer: Option<String>,
-    /// Which of PyTorch's implementations of the optimizer [default: foreach]
+    /// Which of PyTorch's implementations of the optimizer [default: the optimizer's own]
     #[arg(long, value_parser = words::<Implementation>())]
     pub implementation: Option<String>,
-    /// SGD's momentum
+    /// Momentum of sgd and rmsprop
     #[arg(long, value_name = "X")]
     pub momentum: Option<f64>,
     /// What is computed again instead of kept [default: none]

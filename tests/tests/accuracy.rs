@@ -105,6 +105,11 @@ fn mixtures() {
     check(&["dsv3s"], &max, &MIN);
 }
 
+#[test]
+fn gemma() {
+    check(&["gemma3-1b"], &MAX, &MIN);
+}
+
 /// One segment more or less is much of so small a process.
 #[test]
 fn small_models() {
@@ -115,6 +120,27 @@ fn small_models() {
     ];
     let classes = ["small-llama", "small-gpt2", "small-qwen2", "small-qwen3-", "small-mistral"];
     check(&classes, &max, &MIN);
+}
+
+/// A segment of the steps before is one more in one of them.
+#[test]
+fn small_decoders() {
+    let max = [
+        "allocated_peak:median=0.001,worst=0.2",
+        "reserved_peak:median=0.1,worst=5",
+        "curve_gap_pct:median=0.1,worst=0.3",
+    ];
+    check(&["small-gemma", "small-phi3"], &max, &MIN);
+}
+
+#[test]
+fn optimizers() {
+    let max = [
+        "allocated_peak:median=0.1,worst=0.3",
+        "reserved_peak:median=0.1,worst=0.1",
+        "curve_gap_pct:median=0.1,worst=0.3",
+    ];
+    check(&["small-adafactor", "small-rmsprop"], &max, &MIN);
 }
 
 /// Taken after the families were written, and predicted without a change. In one of them cuDNN needs no

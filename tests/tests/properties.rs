@@ -93,6 +93,51 @@ fn mixture(kind: ModelKind) -> impl Strategy<Value = Map<String, Value>> {
     })
 }
 
+/// A Llama-like model with windows in some layers, bounds or none, and rotary tables of each kind.
+fn gemma(kind: ModelKind) -> impl Strategy<Value = Map<String, Value>> {
+    let shape =
+        (1..=3_u64, 1..=64_u64, any::<[bool; 2]>(), prop::collection::vec(any::<bool>(), 1..5));
+    (llama_like(), shape).prop_map(move |(mut config, (period, window, bounds, slides))| {
+        for field in ["use_sliding_window", "max_window_layers"] {
+            config.remove(field);
+        }
+        config.insert("sliding_window".to_owned(), window.into());
+        for (key, bounded) in
+            ["attn_logit_softcapping", "final_logit_softcapping"].iter().zip(bounds)
+        {
+            config.insert((*key).to_owned(), if bounded { 30.0 } else { 0.0 }.into());
+        }
+        if kind == ModelKind::Gemma3Text {
+            config.insert("sliding_window_pattern".to_owned(), period.into());
+        } else {
+            let word = |slides| if slides { "sliding_attention" } else { "full_attention" };
+            let types: Vec<&str> = slides.iter().map(|&slides| word(slides)).collect();
+            config.insert("num_hidden_layers".to_owned(), types.len().into());
+            config.insert("layer_types".to_owned(), types.into());
+        }
+        config
+    })
+}
+
+/// A Llama-like model with fused projections and positions in part of a head.
+fn phi3() -> impl Strategy<Value = Map<String, Value>> {
+    let shape =
+        (one_of(&[1.0, 0.5, 0.4]), one_of(&[0.0, 0.1]), any::<bool>(), one_of(&[16_u64, 4_096]));
+    (llama_like(), shape).prop_map(|(mut config, (factor, dropout, long, original))| {
+        for field in ["use_sliding_window", "max_window_layers"] {
+            config.remove(field);
+        }
+        config.insert("resid_pdrop".to_owned(), dropout.into());
+        let kind = if long { "longrope" } else { "default" };
+        config.insert(
+            "rope_scaling".to_owned(),
+            json!({"rope_type": kind, "partial_rotary_factor": factor}),
+        );
+        config.insert("original_max_position_embeddings".to_owned(), original.into());
+        config
+    })
+}
+
 prop_compose! {
     fn latent()(
         base in llama_like(),
@@ -187,6 +232,8 @@ fn model() -> impl Strategy<Value = Model> {
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
             ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
             ModelKind::DeepseekV3 => latent().boxed(),
+            ModelKind::Gemma2 | ModelKind::Gemma3Text => gemma(kind).boxed(),
+            ModelKind::Phi3 => phi3().boxed(),
             ModelKind::Llama | ModelKind::Mistral => {
                 let without = |mut config: Map<String, Value>| {
                     for field in ["use_sliding_window", "sliding_window", "max_window_layers"] {
@@ -215,14 +262,17 @@ prop_compose! {
 
 prop_compose! {
     fn optimizer()(
-        name in choice(),
+        name in choice::<OptimizerName>(),
         implementation in choice(),
         momentum in prop::option::of(one_of(&[0.0, 0.9])),
         clip_grad_norm: bool,
         set_to_none: bool,
     ) -> Optimizer {
-        let momentum = momentum.filter(|_| name == OptimizerName::Sgd);
-        Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none }
+        let momentum = momentum.filter(|_| name.has_momentum());
+        let centered = name == OptimizerName::Rmsprop && !set_to_none;
+        let all = name.implementations();
+        let implementation = if all.contains(&implementation) { implementation } else { all[0] };
+        Optimizer { name, implementation, momentum, centered, clip_grad_norm, set_to_none }
     }
 }
 
@@ -259,9 +309,13 @@ fn fitting(adapter: Adapter, model: &Model) -> Option<Adapter> {
     let Model::Inline { kind, .. } = model else { return None };
     let targets = match kind {
         ModelKind::Gpt2 => vec!["c_proj".to_owned()],
-        ModelKind::Llama | ModelKind::Mistral | ModelKind::Qwen2 | ModelKind::Qwen3 => {
-            adapter.targets
-        }
+        ModelKind::Gemma2
+        | ModelKind::Gemma3Text
+        | ModelKind::Llama
+        | ModelKind::Mistral
+        | ModelKind::Qwen2
+        | ModelKind::Qwen3 => adapter.targets,
+        ModelKind::Phi3 => vec!["qkv_proj".to_owned(), "down_proj".to_owned()],
         ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => vec!["v_proj".to_owned()],
         _ => return None,
     };

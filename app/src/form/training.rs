@@ -84,16 +84,37 @@ const OPTIMIZER: Access<usize> = Access {
     field: FieldName::Optimizer,
     get: |scenario| place(&OPTIMIZERS, &scenario.optimizer.name),
     set: |scenario: &mut Scenario, index| {
-        scenario.optimizer.name = OPTIMIZERS[index];
-        if OPTIMIZERS[index] == OptimizerName::Adamw {
-            scenario.optimizer.momentum = None;
+        let (name, optimizer) = (OPTIMIZERS[index], &mut scenario.optimizer);
+        optimizer.name = name;
+        optimizer.centered &= name == OptimizerName::Rmsprop;
+        if !name.has_momentum() {
+            optimizer.momentum = None;
+        }
+        if !name.implementations().contains(&optimizer.implementation) {
+            optimizer.implementation = name.implementations()[0];
         }
     },
 };
 
-const OPTIMIZERS: [OptimizerName; 2] = [OptimizerName::Adamw, OptimizerName::Sgd];
+const OPTIMIZERS: [OptimizerName; 7] = [
+    OptimizerName::Adamw,
+    OptimizerName::Sgd,
+    OptimizerName::Adafactor,
+    OptimizerName::Rmsprop,
+    OptimizerName::Lion,
+    OptimizerName::Muon,
+    OptimizerName::Adamw8bit,
+];
 
-const OPTIMIZER_NAMES: [Name; 2] = [|_| "AdamW", |_| "SGD"];
+const OPTIMIZER_NAMES: [Name; 7] = [
+    |_| "AdamW",
+    |_| "SGD",
+    |_| "Adafactor",
+    |_| "RMSprop",
+    |_| "Lion",
+    |_| "Muon",
+    |_| "AdamW 8-bit",
+];
 
 const IMPLEMENTATION: Access<usize> = Access {
     field: FieldName::Implementation,
@@ -132,9 +153,8 @@ const SET_TO_NONE: Access<bool> = Access {
 pub(super) fn OptimizerFields() -> impl IntoView {
     let choice = expect_context::<Choice>();
     let settings = expect_context::<Settings>();
-    let is_sgd = Memo::new(move |_| {
-        choice.scenario.with(|scenario| scenario.optimizer.name == OptimizerName::Sgd)
-    });
+    let has_momentum =
+        Memo::new(move |_| choice.scenario.with(|scenario| scenario.optimizer.name.has_momentum()));
     let momentum = move || {
         let placeholder = settings.word(|w| w.form.momentum_none);
         view! { <NumberField boxed=Boxed::new(MOMENTUM, OPTIONAL_DECIMAL) placeholder /> }
@@ -143,7 +163,7 @@ pub(super) fn OptimizerFields() -> impl IntoView {
     view! {
         <SegmentField access=OPTIMIZER names=&OPTIMIZER_NAMES />
         <SegmentField access=IMPLEMENTATION names=&IMPLEMENTATION_NAMES />
-        {when(move || is_sgd.get(), momentum)}
+        {when(move || has_momentum.get(), momentum)}
         <SwitchField access=CLIP />
         <More><SwitchField access=SET_TO_NONE /></More>
     }

@@ -5,6 +5,8 @@ use crate::tape::{Tape, Tensor};
 use crate::tensor::DType;
 use crate::wire::scenario::Attention;
 
+use super::gemma::bounded;
+
 /// What an attention function gets.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Inputs<'a> {
@@ -19,6 +21,8 @@ pub(super) struct Inputs<'a> {
     /// Whether SDPA is causal where it gets no mask.
     pub(super) causal: bool,
     pub(super) softmax: Softmax,
+    /// Whether eager attention bounds its scores (`softcap`).
+    pub(super) bounded: bool,
 }
 
 /// How eager attention writes its softmax.
@@ -39,10 +43,19 @@ pub(super) fn attend(
     attention: Attention,
     inputs: Inputs<'_>,
 ) -> (Tensor, Option<Tensor>) {
+    // The functions hold the repeated heads until they have brought the tokens first.
+    let groups = match attention {
+        // With a mask the heads of a group are repeated first (`use_gqa_in_sdpa`).
+        Attention::Sdpa if inputs.mask.is_none() => 1,
+        _ => inputs.groups,
+    };
+    let key = tape.repeat_kv(inputs.key, groups);
+    let value = tape.repeat_kv(inputs.value, groups);
+    let repeated = Inputs { key: &key, value: &value, ..inputs };
     let (output, weights) = match attention {
-        Attention::Sdpa => (sdpa(tape, inputs), None),
+        Attention::Sdpa => (sdpa(tape, repeated), None),
         Attention::Eager => {
-            let (output, weights) = eager(tape, inputs);
+            let (output, weights) = eager(tape, repeated);
             (output, Some(weights))
         }
     };
@@ -50,28 +63,25 @@ pub(super) fn attend(
     tape.release(output);
     let merged = tape.merge_last(&tokens_first);
     tape.release(tokens_first);
+    tape.release(key);
+    tape.release(value);
     (merged, weights)
 }
 
-/// `sdpa_attention_forward`: with a mask the heads of a group are repeated first (`use_gqa_in_sdpa`).
+/// `sdpa_attention_forward`.
 fn sdpa(tape: &mut Tape, inputs: Inputs<'_>) -> Tensor {
-    let Inputs { query, mask, dropout, .. } = inputs;
+    let Inputs { query, key, value, mask, dropout, .. } = inputs;
     let causal = inputs.causal && mask.is_none();
-    let groups = if mask.is_some() { inputs.groups } else { 1 };
-    let key = tape.repeat_kv(inputs.key, groups);
-    let value = tape.repeat_kv(inputs.value, groups);
-    let output = tape.sdpa(SdpaInputs { query, key: &key, value: &value, mask, causal, dropout });
-    tape.release(key);
-    tape.release(value);
-    output
+    tape.sdpa(SdpaInputs { query, key, value, mask, causal, dropout })
 }
 
 fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
-    let key = tape.repeat_kv(inputs.key, inputs.groups);
-    let value = tape.repeat_kv(inputs.value, inputs.groups);
-    let products = tape.bmm(inputs.query, &key, true);
+    let products = tape.bmm(inputs.query, inputs.key, true);
     let mut weights = tape.mul_scalar(&products);
     tape.release(products);
+    if inputs.bounded {
+        weights = bounded(tape, weights, None);
+    }
     if let Some(mask) = inputs.mask {
         let masked = tape.add(&weights, mask);
         tape.release(core::mem::replace(&mut weights, masked));
@@ -91,9 +101,7 @@ fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
     tape.release(core::mem::replace(&mut weights, cast));
     let dropped = tape.dropout(&weights, inputs.dropout);
     tape.release(core::mem::replace(&mut weights, dropped));
-    let output = tape.bmm(&weights, &value, false);
-    tape.release(key);
-    tape.release(value);
+    let output = tape.bmm(&weights, inputs.value, false);
     (output, weights)
 }
 

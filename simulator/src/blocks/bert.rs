@@ -228,6 +228,7 @@ impl BertModel {
             dropout: self.config.attention_dropout,
             causal: false,
             softmax: Softmax::Plain,
+            bounded: false,
         };
         let attended = attend(tape, self.style.attention, inputs);
         for tensor in [query, key, value] {

@@ -177,6 +177,7 @@ impl Gpt2Model {
             dropout: self.config.attention_dropout,
             causal: true,
             softmax: Softmax::Named,
+            bounded: false,
         };
         let (mut attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "c_proj");

@@ -1,13 +1,14 @@
 //! Attention with a projection for each of query, key and value: `LlamaAttention`, `Qwen3Attention`.
 
 use crate::scenario::LlamaLike;
-use crate::tape::{Block, ParamId, Tape, Tensor};
+use crate::tape::{Block, Tape, Tensor};
 use crate::tensor::DType;
 use crate::wire::scenario::Attention;
 
 use super::attention::{Inputs, Softmax, attend};
-use super::llama::{Linear, Shared, rms_norm};
-use super::{parameter, rotary};
+use super::gemma::Norm;
+use super::llama::{Linear, Shared};
+use super::rotary;
 
 /// Its parameters.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(super) struct Heads {
     k_proj: Linear,
     v_proj: Linear,
     o_proj: Linear,
-    qk_norm: Option<[ParamId; 2]>,
+    qk_norm: Option<[Norm; 2]>,
 }
 
 #[derive(Clone, Copy)]
@@ -39,8 +40,9 @@ impl Heads {
         let v_proj = linear(tape, "v_proj", [kv_width, hidden], qkv_bias);
         let o_proj = linear(tape, "o_proj", [hidden, q_width], output_bias);
         let qk_norm = config.qk_norm.then(|| {
-            ["q_norm", "k_norm"]
-                .map(|module| parameter(tape, format!("{path}.{module}.weight"), [head_dim], dtype))
+            ["q_norm", "k_norm"].map(|module| {
+                Norm::register(tape, &format!("{path}.{module}"), head_dim, config, dtype)
+            })
         });
         Self { q_proj, k_proj, v_proj, o_proj, qk_norm }
     }
@@ -53,8 +55,15 @@ impl Heads {
         shared: &Shared<'_>,
         (config, attention): (&LlamaLike, Attention),
     ) -> (Tensor, Option<Tensor>) {
-        let [query, key, value] = [Head::Query, Head::Key, Head::Value]
-            .map(|head| self.project(tape, head, hidden_states, config.head_dim));
+        let norms_last = config.gemma.is_some();
+        let [mut query, mut key, value] = [Head::Query, Head::Key, Head::Value]
+            .map(|head| self.project(tape, head, hidden_states, (config.head_dim, norms_last)));
+        if let Some([q_norm, k_norm]) = self.qk_norm.filter(|_| norms_last) {
+            let normed = q_norm.enter(tape, (Block::Attention, "q_norm"), &query);
+            tape.release(core::mem::replace(&mut query, normed));
+            let normed = k_norm.enter(tape, (Block::Attention, "k_norm"), &key);
+            tape.release(core::mem::replace(&mut key, normed));
+        }
 
         tape.enter(Block::Attention, "apply_rotary_pos_emb");
         let rotated_query = rotary::rotate(tape, &query, shared.cos, shared.sin);
@@ -72,6 +81,7 @@ impl Heads {
             dropout: config.attention_dropout,
             causal: true,
             softmax: Softmax::InF32,
+            bounded: config.gemma.as_ref().is_some_and(|gemma| gemma.bounds_scores),
         };
         let (attn_output, weights) = attend(tape, attention, inputs);
         tape.enter(Block::Attention, "o_proj");
@@ -82,13 +92,14 @@ impl Heads {
         (projected, weights)
     }
 
-    /// A projection seen as heads, with Qwen3's norm over the head dimension.
+    /// A projection seen as heads, with Qwen3's norm over the head dimension; Gemma's comes when heads
+    /// are in place.
     fn project(
         &self,
         tape: &mut Tape,
         head: Head,
         hidden_states: &Tensor,
-        head_dim: u64,
+        (head_dim, norms_last): (u64, bool),
     ) -> Tensor {
         let (modules, projection) = match head {
             Head::Query => (["q_proj", "q_norm"], &self.q_proj),
@@ -96,6 +107,7 @@ impl Heads {
             Head::Value => (["v_proj", ""], &self.v_proj),
         };
         let norm = match head {
+            _ if norms_last => None,
             Head::Query => self.qk_norm.map(|norms| norms[0]),
             Head::Key => self.qk_norm.map(|norms| norms[1]),
             Head::Value => None,
@@ -105,8 +117,7 @@ impl Heads {
         let mut per_head = tape.split_last(&projected, head_dim);
         tape.release(projected);
         if let Some(norm) = norm {
-            tape.enter(Block::Attention, modules[1]);
-            let normed = rms_norm(tape, &per_head, norm);
+            let normed = norm.enter(tape, (Block::Attention, modules[1]), &per_head);
             tape.release(core::mem::replace(&mut per_head, normed));
         }
         let heads = tape.transpose(&per_head);

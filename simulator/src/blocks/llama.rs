@@ -1,19 +1,25 @@
 //! `LlamaForCausalLM`, and the classes written like it: Mistral, Qwen2, Qwen3, with experts Mixtral and
-//! Qwen3-MoE, with latent attention DeepSeek-V3.
+//! Qwen3-MoE, with latent attention DeepSeek-V3, with more norms Gemma 2 and 3, with fused projections
+//! Phi-3.
 //!
-//! Source: transformers 5.17, `models/llama/modeling_llama.py`, `models/qwen3/modeling_qwen3.py`.
+//! Source: transformers 5.17, `models/llama/modeling_llama.py`, `models/qwen3/modeling_qwen3.py`,
+//! `models/gemma2/modeling_gemma2.py`, `models/gemma3/modeling_gemma3.py`,
+//! `models/phi3/modeling_phi3.py`.
 
 use crate::engine::Recompute;
 use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Checkpointing;
+use crate::wire::timeline::Category;
 
 use super::experts::Mixture;
+use super::gemma::{Norm, bounded};
 use super::heads::Heads;
 use super::mask::Masks;
 use super::mla::LatentAttention;
 use super::mlp::Mlp;
+use super::phi3::{FusedHeads, FusedMlp, update_frequencies};
 use super::rotary::Tables;
 use super::{Network, Style, mask, parameter, rotary};
 
@@ -24,7 +30,7 @@ pub(super) struct LlamaModel {
     style: Style,
     embed_tokens: ParamId,
     layers: Vec<Layer>,
-    norm: ParamId,
+    norm: Norm,
     pub(super) lm_head: ParamId,
 }
 
@@ -85,6 +91,8 @@ impl Linear {
 enum SelfAttention {
     /// Heads with projections of their own.
     Heads(Heads),
+    /// Heads out of one projection.
+    Fused(FusedHeads),
     /// Heads out of latents.
     Latent(LatentAttention),
 }
@@ -94,6 +102,8 @@ enum SelfAttention {
 enum FeedForward {
     /// One gated MLP.
     Mlp(Mlp),
+    /// One whose gate and up projection are one.
+    Fused(FusedMlp),
     /// Experts.
     Mixture(Mixture),
 }
@@ -102,41 +112,62 @@ enum FeedForward {
 struct Layer {
     attention: SelfAttention,
     mlp: FeedForward,
-    input_norm: ParamId,
-    post_norm: ParamId,
+    norms: Norms,
+}
+
+/// A layer's norms: before each half, and in Gemma after it as well.
+#[derive(Debug)]
+struct Norms {
+    input: Norm,
+    after_attention: Option<Norm>,
+    before_mlp: Norm,
+    after_mlp: Option<Norm>,
 }
 
 impl Network for LlamaModel {
     fn forward(&self, tape: &mut Tape, ids: &Tensor) -> Tensor {
         let &[batch, tokens] = ids.shape.sizes() else { unreachable!("ids are [batch, tokens]") };
         tape.enter(Block::Embedding, "embed_tokens");
-        let inputs_embeds = tape.embedding(ids, self.embed_tokens, false);
+        let inputs_embeds = if self.config.gemma.is_some() {
+            tape.scaled_embedding(ids, self.embed_tokens)
+        } else {
+            tape.embedding(ids, self.embed_tokens, false)
+        };
         let from_zero = tape.helper(Shape::new([tokens]), DType::I64, Prim::Arange);
         let position_ids = tape.helper(Shape::new([tokens]), DType::I64, Prim::Add);
         tape.release(from_zero);
         let dtype = inputs_embeds.dtype;
         let masks = self.masks(tape, [batch, tokens], dtype);
-        let Tables { cos, sin } = rotary::tables(tape, tokens, self.config.rotary_dim(), dtype);
+        let tables = self.tables(tape, tokens, dtype);
 
         let mut hidden_states = tape.share(&inputs_embeds);
         for index in (0_u32..).take(self.layers.len()) {
             let mask = masks.of_layer(self.config.sliding_window.as_ref(), index);
             let position_ids = &position_ids;
-            let shared = Shared { cos: &cos, sin: &sin, position_ids, mask };
+            let Tables { cos, sin } = &tables[self.kind_of_tables(index)];
+            let shared = Shared { cos, sin, position_ids, mask };
             let output = self.run_layer(tape, index, &hidden_states, &shared);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "norm");
-        let normed = rms_norm(tape, &hidden_states, self.norm);
+        let normed = self.norm.forward(tape, &hidden_states);
         tape.release(hidden_states);
         for tensor in [position_ids, inputs_embeds] {
             tape.release(tensor);
         }
         masks.release(tape);
-        for tensor in [sin, cos] {
-            tape.release(tensor);
+        for Tables { cos, sin } in tables {
+            tape.release(sin);
+            tape.release(cos);
         }
         normed
+    }
+
+    fn finish_logits(&self, tape: &mut Tape, logits: Tensor) -> Tensor {
+        match &self.config.gemma {
+            Some(gemma) if gemma.bounds_logits => bounded(tape, logits, Some(Category::Logits)),
+            _ => logits,
+        }
     }
 
     fn lm_head(&self) -> ParamId {
@@ -164,8 +195,11 @@ impl LlamaModel {
             [config.vocab, config.hidden],
             dtype,
         );
+        if config.gemma.is_some() {
+            tape.new_buffer("model.embed_tokens.embed_scale", dtype.bytes());
+        }
         let layers = (0..config.layers).map(|i| Layer::register(tape, config, dtype, i)).collect();
-        let norm = parameter(tape, "model.norm.weight".to_owned(), [config.hidden], dtype);
+        let norm = Norm::register(tape, "model.norm", config.hidden, config, dtype);
         let scope = tape.scope();
         tape.enter(Block::Rotary, "inv_freq");
         for bytes in config.rotary_buffers() {
@@ -184,6 +218,22 @@ impl LlamaModel {
 
     fn masks(&self, tape: &mut Tape, sizes: [u64; 2], dtype: DType) -> Masks {
         mask::causal(tape, sizes, dtype, self.style.attention, self.config.sliding_window.as_ref())
+    }
+
+    /// The rotary tables of each kind of layer that has its own: first of those without a window.
+    fn tables(&self, tape: &mut Tape, tokens: u64, dtype: DType) -> Vec<Tables> {
+        let rotary_dim = self.config.rotary_dim();
+        if let Some(original) = self.config.phi3.and_then(|phi| phi.long_from) {
+            update_frequencies(tape, rotary_dim, original < tokens);
+        }
+        let kinds = self.config.gemma.as_ref().map_or(1, |gemma| gemma.rotary_kinds);
+        (0..kinds).map(|_| rotary::tables(tape, tokens, rotary_dim, dtype)).collect()
+    }
+
+    fn kind_of_tables(&self, layer: u32) -> usize {
+        let kinds = self.config.gemma.as_ref().map_or(1, |gemma| gemma.rotary_kinds);
+        let window = self.config.sliding_window.as_ref();
+        usize::from(kinds == 2 && window.is_some_and(|window| window.applies_to(u64::from(layer))))
     }
 
     fn run_layer(
@@ -213,29 +263,51 @@ impl LlamaModel {
     ) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
+        let norms = &layer.norms;
         let residual = tape.share(hidden_states);
-        tape.enter(Block::InputNorm, "input_layernorm");
-        let normed = rms_norm(tape, hidden_states, layer.input_norm);
-        let (attended, weights) = self.attention(tape, layer, &normed, shared);
+        let normed = norms.input.enter(tape, (Block::InputNorm, "input_layernorm"), hidden_states);
+        let (mut attended, weights) = self.attention(tape, layer, &normed, shared);
         tape.release(normed);
-        tape.enter(Block::Residual, "residual");
-        let hidden_states = tape.add(&residual, &attended);
-        tape.release(attended);
+        if let Some(norm) = norms.after_attention {
+            let place = (Block::PostNorm, "post_attention_layernorm");
+            let normed = norm.enter(tape, place, &attended);
+            tape.release(core::mem::replace(&mut attended, normed));
+        }
+        let hidden_states = self.add_to(tape, &residual, attended);
         tape.release(residual);
 
         let residual = tape.share(&hidden_states);
-        tape.enter(Block::PostNorm, "post_attention_layernorm");
-        let normed = rms_norm(tape, &hidden_states, layer.post_norm);
+        let module = if norms.after_attention.is_some() {
+            "pre_feedforward_layernorm"
+        } else {
+            "post_attention_layernorm"
+        };
+        let normed = norms.before_mlp.enter(tape, (Block::PostNorm, module), &hidden_states);
         tape.release(hidden_states);
-        let projected = self.mlp(tape, layer, &normed);
+        let mut projected = self.mlp(tape, layer, &normed);
         tape.release(normed);
-        tape.enter(Block::Residual, "residual");
-        let output = tape.add(&residual, &projected);
-        for tensor in [projected, residual].into_iter().chain(weights) {
+        if let Some(norm) = norms.after_mlp {
+            let place = (Block::PostNorm, "post_feedforward_layernorm");
+            let normed = norm.enter(tape, place, &projected);
+            tape.release(core::mem::replace(&mut projected, normed));
+        }
+        let output = self.add_to(tape, &residual, projected);
+        for tensor in [residual].into_iter().chain(weights) {
             tape.release(tensor);
         }
         tape.enter_layer(None);
         output
+    }
+
+    /// `residual + hidden_states`, the latter after Phi-3's dropout.
+    fn add_to(&self, tape: &mut Tape, residual: &Tensor, hidden_states: Tensor) -> Tensor {
+        tape.enter(Block::Residual, "residual");
+        let dropout = self.config.phi3.map_or(0.0, |phi| phi.residual_dropout);
+        let dropped = tape.dropout(&hidden_states, dropout);
+        let sum = tape.add(residual, &dropped);
+        tape.release(dropped);
+        tape.release(hidden_states);
+        sum
     }
 
     fn attention(
@@ -248,6 +320,7 @@ impl LlamaModel {
         let model = (&self.config, self.style.attention);
         match &layer.attention {
             SelfAttention::Heads(heads) => heads.forward(tape, hidden_states, shared, model),
+            SelfAttention::Fused(heads) => heads.forward(tape, hidden_states, shared, model),
             SelfAttention::Latent(latent) => latent.forward(tape, hidden_states, shared, model),
         }
     }
@@ -255,6 +328,7 @@ impl LlamaModel {
     fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
         match &layer.mlp {
             FeedForward::Mlp(mlp) => mlp.forward(tape, x, self.config.activation),
+            FeedForward::Fused(mlp) => mlp.forward(tape, x, self.config.activation),
             FeedForward::Mixture(mixture) => mixture.forward(tape, x),
         }
     }
@@ -269,19 +343,39 @@ impl Layer {
             Some(latent) => {
                 SelfAttention::Latent(LatentAttention::register(tape, &path, config, latent, dtype))
             }
+            None if config.phi3.is_some() => {
+                SelfAttention::Fused(FusedHeads::register(tape, &path, config, dtype))
+            }
             None => SelfAttention::Heads(Heads::register(tape, &path, config, dtype)),
         };
         let path = format!("{layer}.mlp");
         let experts = config.experts.as_ref().filter(|experts| experts.first_layer <= index);
         let mlp = if let Some(experts) = experts {
             FeedForward::Mixture(Mixture::register(tape, &path, config, experts, dtype))
+        } else if config.phi3.is_some() {
+            FeedForward::Fused(FusedMlp::register(tape, &path, config, dtype))
         } else {
             let sizes = [hidden, intermediate];
             FeedForward::Mlp(Mlp::register(tape, &path, sizes, config.mlp_bias, dtype))
         };
-        let [input_norm, post_norm] = ["input_layernorm", "post_attention_layernorm"]
-            .map(|module| parameter(tape, format!("{layer}.{module}.weight"), [hidden], dtype));
-        Self { attention, mlp, input_norm, post_norm }
+        let norms = Norms::register(tape, &layer, config, dtype);
+        Self { attention, mlp, norms }
+    }
+}
+
+impl Norms {
+    fn register(tape: &mut Tape, layer: &str, config: &LlamaLike, dtype: DType) -> Self {
+        let mut norm = |module: &str| {
+            Norm::register(tape, &format!("{layer}.{module}"), config.hidden, config, dtype)
+        };
+        let input = norm("input_layernorm");
+        let second = norm("post_attention_layernorm");
+        if config.gemma.is_none() {
+            return Self { input, after_attention: None, before_mlp: second, after_mlp: None };
+        }
+        let before_mlp = norm("pre_feedforward_layernorm");
+        let after_mlp = Some(norm("post_feedforward_layernorm"));
+        Self { input, after_attention: Some(second), before_mlp, after_mlp }
     }
 }
 

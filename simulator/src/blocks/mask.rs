@@ -23,7 +23,7 @@ impl Masks {
     /// The mask of a layer.
     pub(super) fn of_layer(&self, window: Option<&SlidingWindow>, layer: u32) -> Option<&Tensor> {
         match window {
-            Some(window) if window.first_layer <= u64::from(layer) => self.window.as_ref(),
+            Some(window) if window.applies_to(u64::from(layer)) => self.window.as_ref(),
             _ => self.full.as_ref(),
         }
     }
@@ -44,7 +44,7 @@ pub(super) fn causal(
     window: Option<&SlidingWindow>,
 ) -> Masks {
     tape.enter(Block::Mask, "causal_mask");
-    let needs_full = window.is_none_or(|window| 0 < window.first_layer);
+    let needs_full = window.is_none_or(|window| window.beside_full);
     let mut masks = Masks { full: None, window: None };
     if needs_full {
         masks.full = mask(tape, [batch, tokens], dtype, attention, None);
@@ -120,11 +120,13 @@ fn mask(
     for tensor in packed_sequences(tape, sizes) {
         tape.release(tensor);
     }
-    let limited = window.filter(|&window| window < sizes[1]);
     match attention {
-        Attention::Sdpa => limited.map(|_| boolean(tape, sizes, true)),
+        // `local_attention_size is not None and kv_length >= local_attention_size`.
+        Attention::Sdpa => {
+            window.filter(|&window| window <= sizes[1]).map(|_| boolean(tape, sizes, true))
+        }
         Attention::Eager => {
-            let allowed = boolean(tape, sizes, limited.is_some());
+            let allowed = boolean(tape, sizes, window.is_some());
             Some(additive(tape, sizes, dtype, allowed))
         }
     }
@@ -191,7 +193,9 @@ fn boolean(tape: &mut Tape, [batch, tokens]: [u64; 2], windowed: bool) -> Tensor
     for tensor in [batches, heads, queries, keys] {
         tape.release(tensor);
     }
-    allowed
+    let expanded = tape.expand(&allowed, Shape::new([batch, 1, tokens, tokens]));
+    tape.release(allowed);
+    expanded
 }
 
 /// `eager_mask`: zero or the dtype's minimum by `where`.

@@ -100,6 +100,7 @@ impl LatentAttention {
             dropout: config.attention_dropout,
             causal: true,
             softmax: Softmax::InF32,
+            bounded: false,
         };
         let (attn_output, weights) = attend(tape, attention, inputs);
         tape.enter(Block::Attention, "o_proj");

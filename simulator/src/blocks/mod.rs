@@ -7,6 +7,7 @@ mod affine;
 mod attention;
 mod bert;
 mod experts;
+mod gemma;
 mod gpt2;
 mod heads;
 mod llama;
@@ -14,6 +15,7 @@ mod mask;
 mod mla;
 mod mlp;
 mod opt;
+mod phi3;
 mod rotary;
 mod vit;
 
@@ -39,6 +41,12 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// until the loss is known; the others give logits at once.
     fn head(&self, tape: &mut Tape, output: &Tensor) -> Tensor {
         tape.share(output)
+    }
+
+    /// What the class does to its logits.
+    fn finish_logits(&self, tape: &mut Tape, logits: Tensor) -> Tensor {
+        let _ = tape;
+        logits
     }
 
     /// The output projection's weight.

@@ -250,6 +250,7 @@ impl OptModel {
             dropout: self.config.attention_dropout,
             causal: true,
             softmax: Softmax::InF32,
+            bounded: false,
         };
         let (mut attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "out_proj");

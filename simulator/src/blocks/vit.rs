@@ -199,6 +199,7 @@ impl VitModel {
             dropout: self.config.attention_dropout,
             causal: false,
             softmax: Softmax::InF32,
+            bounded: false,
         };
         let (mut attn_output, weights) = attend(tape, self.style.attention, inputs);
         tape.enter(Block::Attention, "o_proj");

@@ -201,21 +201,40 @@ fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {
         return absent.then_some(optimizer);
     };
     let name = unsupported_word(&mut own, "name", OptimizerName::Adamw, faults)?;
-    // The program gives `fused` to AdamW alone, and `momentum` to SGD alone.
-    let adamw = name == OptimizerName::Adamw;
-    let fused = own.value("fused").and_then(Value::as_bool).filter(|_| adamw);
-    let foreach = own.value("foreach").and_then(Value::as_bool);
+    // The program gives `fused` to AdamW alone, `momentum` to SGD alone, and `foreach` to both.
+    if !matches!(
+        name,
+        OptimizerName::Adamw
+            | OptimizerName::Sgd
+            | OptimizerName::Adafactor
+            | OptimizerName::Rmsprop
+    ) {
+        let reason = format!("the program has no `{}`", name.word());
+        faults.push(unsupported(own.path("name"), &reason));
+    }
+    let given = matches!(name, OptimizerName::Adamw | OptimizerName::Sgd);
+    let fused = own.value("fused").and_then(Value::as_bool);
+    let fused = fused.filter(|_| name == OptimizerName::Adamw);
+    let foreach = own.value("foreach").and_then(Value::as_bool).filter(|_| given);
     let momentum = own.number_or("momentum", limits::MOMENTUM, 0.9, faults)?;
     for (key, _) in own.unknown() {
         faults.push(unsupported(own.path(key), "an option that no scenario has"));
     }
     let implementation = match (fused, foreach) {
         (Some(true), _) => Implementation::Fused,
-        (None, None) | (_, Some(true)) => Implementation::Foreach,
+        (None, None) => name.implementations()[0],
+        (_, Some(true)) => Implementation::Foreach,
         (_, Some(false)) | (Some(false), None) => Implementation::Loop,
     };
-    let momentum = (!adamw).then_some(momentum);
-    Some(Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none })
+    let momentum = (name == OptimizerName::Sgd).then_some(momentum);
+    Some(Optimizer {
+        name,
+        implementation,
+        momentum,
+        clip_grad_norm,
+        set_to_none,
+        ..Default::default()
+    })
 }
 
 /// The allocator's settings; any other environment variable might change anything.

@@ -108,6 +108,61 @@ mod tests {
     }
 
     #[test]
+    fn files_of_gemma_and_phi_are_read() {
+        let check = |text: &str, kind: ModelKind, keys: &[&str]| {
+            let model = hf_config(text).unwrap();
+            let Model::Inline { kind: found, config } = model else { panic!("inline") };
+            assert_eq!(found, kind);
+            for key in keys {
+                assert!(config.contains_key(*key), "{key}");
+            }
+        };
+        let gemma2 = r#"{
+            "architectures": ["Gemma2ForCausalLM"], "attention_bias": false,
+            "attention_dropout": 0.0, "attn_logit_softcapping": 50.0, "bos_token_id": 2,
+            "cache_implementation": "hybrid", "eos_token_id": 1, "final_logit_softcapping": 30.0,
+            "head_dim": 128, "hidden_act": "gelu_pytorch_tanh",
+            "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 4608,
+            "initializer_range": 0.02, "intermediate_size": 36864,
+            "max_position_embeddings": 8192, "model_type": "gemma2", "num_attention_heads": 32,
+            "num_hidden_layers": 46, "num_key_value_heads": 16, "pad_token_id": 0,
+            "query_pre_attn_scalar": 144, "rms_norm_eps": 1e-06, "rope_theta": 10000.0,
+            "sliding_window": 4096, "sliding_window_size": 4096, "torch_dtype": "float32",
+            "transformers_version": "4.42.0.dev0", "use_cache": true, "vocab_size": 256000 }"#;
+        check(gemma2, ModelKind::Gemma2, &["sliding_window", "final_logit_softcapping"]);
+        let gemma3 = r#"{
+            "_sliding_window_pattern": 6, "architectures": ["Gemma3ForCausalLM"],
+            "attention_bias": false, "attention_dropout": 0.0, "attn_logit_softcapping": null,
+            "cache_implementation": "hybrid", "dtype": "bfloat16",
+            "final_logit_softcapping": null, "head_dim": 256,
+            "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 640,
+            "intermediate_size": 2048, "layer_types": ["sliding_attention", "full_attention"],
+            "max_position_embeddings": 32768, "model_type": "gemma3_text",
+            "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 1,
+            "pad_token_id": 0, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06,
+            "rope_local_base_freq": 10000.0, "rope_scaling": null, "rope_theta": 1000000.0,
+            "sliding_window": 512, "use_bidirectional_attention": false, "use_cache": true,
+            "vocab_size": 262144 }"#;
+        check(gemma3, ModelKind::Gemma3Text, &["layer_types", "attn_logit_softcapping"]);
+        let phi4 = r#"{
+            "architectures": ["Phi3ForCausalLM"], "attention_bias": false,
+            "attention_dropout": 0.0, "auto_map": {"AutoTokenizer": "Xenova/gpt-4o"},
+            "bos_token_id": 199999, "embd_pdrop": 0.0, "eos_token_id": 200020,
+            "full_attn_mod": 1, "hidden_act": "silu", "hidden_size": 3072,
+            "initializer_range": 0.02, "intermediate_size": 8192, "interpolate_factor": 1,
+            "lm_head_bias": false, "max_position_embeddings": 131072, "mlp_bias": false,
+            "model_type": "phi3", "num_attention_heads": 24, "num_hidden_layers": 32,
+            "num_key_value_heads": 8, "original_max_position_embeddings": 4096,
+            "pad_token_id": 199999, "partial_rotary_factor": 0.75, "resid_pdrop": 0.0,
+            "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+            "rope_scaling": {"long_factor": [1, 1.118], "short_factor": [1.0, 1.0],
+                "type": "longrope"},
+            "sliding_window": 262144, "tie_word_embeddings": true, "use_cache": true,
+            "vocab_size": 200064 }"#;
+        check(phi4, ModelKind::Phi3, &["rope_scaling", "partial_rotary_factor"]);
+    }
+
+    #[test]
     fn an_absent_window_and_a_null_one_differ() {
         let window = |field: &str| {
             let text = format!(r#"{{"model_type": "mistral"{field}}}"#);

@@ -17,7 +17,7 @@ pub struct SdpaInputs<'a> {
     pub key: &'a Tensor,
     /// `[batch, kv_heads, tokens, value_dim]`.
     pub value: &'a Tensor,
-    /// Boolean mask `[1, 1, tokens, tokens]`.
+    /// Boolean mask `[batch, 1, tokens, tokens]`.
     pub mask: Option<&'a Tensor>,
     /// Whether a token sees only itself and those before it (`is_causal`); never with a mask.
     pub causal: bool,
@@ -113,7 +113,10 @@ impl Tape {
         inputs: SdpaInputs<'_>,
     ) -> Tensor {
         let [query, key, value] = tensors;
-        let bias = inputs.mask.map(|mask| self.additive_mask(mask, query.dtype));
+        let mut bias = inputs.mask.map(|mask| self.additive_mask(mask, query.dtype));
+        if attention.kernel == AttentionKernel::Efficient {
+            bias = bias.map(|bias| self.aligned_bias(bias));
+        }
         let node = self.records(&tensors).then(|| {
             let mut node = self.begin_node(Prim::Sdpa, Backward::Sdpa(*attention), &tensors);
             for input in bias.iter().chain([key, query, value]) {
@@ -151,6 +154,20 @@ impl Tape {
         bias
     }
 
+    /// `preprocess_mask` (`aten/src/ATen/native/transformers/attention.cpp`): the memory-efficient kernel
+    /// reads rows of a multiple of eight elements, and others are padded to that.
+    fn aligned_bias(&mut self, bias: Tensor) -> Tensor {
+        const ALIGNMENT: u64 = 8;
+        let columns = bias.shape.last();
+        if columns.is_multiple_of(ALIGNMENT) {
+            return bias;
+        }
+        let padded = bias.shape.with_last(columns.next_multiple_of(ALIGNMENT));
+        let out = self.helper(padded, bias.dtype, Prim::Mask);
+        self.release(bias);
+        out
+    }
+
     /// The composite: scaled query and key, products, mask, softmax, products.
     ///
     /// Source: `_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`;
@@ -175,8 +192,8 @@ impl Tape {
         } else {
             None
         };
-        let expanded_key = self.repeat_kv(&key, groups);
-        let expanded_value = self.repeat_kv(&value, groups);
+        let expanded_key = self.repeat_interleave(&key, groups);
+        let expanded_value = self.repeat_interleave(&value, groups);
         let scaled_key = self.mul_scalar(&expanded_key);
         let products = self.bmm(&scaled_query, &scaled_key, true);
         if bias.is_some() {

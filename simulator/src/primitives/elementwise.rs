@@ -63,6 +63,11 @@ impl Tape {
         self.unary(Prim::Mul, a, a.dtype, Backward::Unary)
     }
 
+    /// `a / number`.
+    pub fn div_scalar(&mut self, a: &Tensor) -> Tensor {
+        self.unary(Prim::Div, a, a.dtype, Backward::Unary)
+    }
+
     /// `a /= b` in place: keeps the divisor, and a copy of what was divided.
     pub fn div_in_place(&mut self, a: Tensor, b: &Tensor) -> Tensor {
         let node = self.records(&[&a, b]).then(|| {

@@ -22,6 +22,24 @@ impl Tape {
     /// `F.embedding(ids, weight)`; keeps the ids. Ids that are expanded are copied for the look-up
     /// (`indices.reshape(-1)` in `at::native::embedding_symint`), and again in backward.
     pub fn embedding(&mut self, ids: &Tensor, weight: ParamId, padding: bool) -> Tensor {
+        let out = self.look_up(ids, weight, padding);
+        self.hooked(out, weight)
+    }
+
+    /// An embedding that multiplies what it looked up by a number.
+    pub fn scaled_embedding(&mut self, ids: &Tensor, weight: ParamId) -> Tensor {
+        let found = self.look_up(ids, weight, true);
+        let out = self.mul_scalar(&found);
+        self.release(found);
+        self.hooked(out, weight)
+    }
+
+    /// The module's result, made to require a gradient where the table has a hook that does so.
+    fn hooked(&mut self, out: Tensor, weight: ParamId) -> Tensor {
+        if self.param(weight).hooked { self.require_grad(out) } else { out }
+    }
+
+    fn look_up(&mut self, ids: &Tensor, weight: ParamId, padding: bool) -> Tensor {
         let table = self.weight(weight);
         let &[vocab, hidden] = table.shape.sizes() else {
             unreachable!("a table has two dimensions")
@@ -45,7 +63,7 @@ impl Tape {
         for tensor in flat.into_iter().chain([table]) {
             self.release(tensor);
         }
-        if self.param(weight).hooked { self.require_grad(out) } else { out }
+        out
     }
 
     /// The gradient of an embedding's table.

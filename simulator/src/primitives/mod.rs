@@ -29,4 +29,4 @@ pub use attention::{KernelQuestion, SdpaInputs, choose_kernel};
 pub use backward::{Gradients, run_backward};
 pub(crate) use cub::scan_scratch;
 pub use loss::FusedLossShape;
-pub use work::{pointwise, update};
+pub use work::{pointwise, product, update};

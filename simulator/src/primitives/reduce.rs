@@ -1,7 +1,7 @@
 //! Reductions: the scratch that a reduction over outer dimensions takes.
 
 use crate::clock::Reduce;
-use crate::tape::{Backward, Device, Prim, Tape, Tensor};
+use crate::tape::{Backward, Device, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
 use super::reshape::three;
@@ -72,7 +72,76 @@ pub(super) fn outer_reduction(outputs: u64, inputs: u64, device: Device) -> Redu
     }
 }
 
+/// Scratch for reducing adjacent `inputs` into each of `outputs` results.
+///
+/// # Formula
+///
+/// ```text
+/// blocks per output = max(min(⌈target grid / outputs⌉, ⌈values / 16⌉), ⌈values / 256⌉)
+/// staging           = 4 B · outputs · blocks per output
+/// semaphores        = 4 B · outputs
+/// ```
+///
+/// # Source
+///
+/// As [`outer_reduction`]; here the threads of a block share one result (`should_block_x_reduce`).
+fn inner_reduction(outputs: u64, inputs: u64, device: Device) -> ReduceScratch {
+    const INPUT_VECTOR: u64 = 4;
+    let capped = |n: u64| if n < MAX_THREADS { last_power_of_two(n) } else { MAX_THREADS };
+    // One result of adjacent inputs is one dimension, which is read in vectors.
+    let vectorized = outputs == 1 && 128 < inputs;
+    let dim0 = capped(if vectorized { inputs / INPUT_VECTOR } else { inputs });
+    let height = capped(outputs).min(MAX_THREADS / dim0.min(WARP));
+    let width = dim0.min(MAX_THREADS / height);
+    let threads = width * height;
+    if inputs.div_ceil(width) < (height * 16).min(256) {
+        return ReduceScratch::default();
+    }
+    let values = inputs.div_ceil(threads);
+    let target = device.sm_count * (device.threads_per_sm / threads);
+    if values < 256 || target < outputs {
+        return ReduceScratch::default();
+    }
+    let ctas = target.div_ceil(outputs).min(values.div_ceil(16)).max(values.div_ceil(256));
+    if ctas <= 1 {
+        return ReduceScratch::default();
+    }
+    ReduceScratch { staging: ACCUMULATOR_BYTES * outputs * ctas, semaphores: 4 * outputs }
+}
+
 impl Tape {
+    /// A norm or mean of `outputs` stretches of adjacent `inputs`.
+    pub fn reduce_rows(
+        &mut self,
+        outputs: u64,
+        inputs: u64,
+        dtype: DType,
+        prim: Prim,
+    ) -> StorageId {
+        let out = self.allocate(outputs * dtype.bytes(), prim);
+        self.reduction_scratch(inner_reduction(outputs, inputs, self.device));
+        let seen = Shape::new([outputs, inputs]);
+        let bytes = outputs * (inputs + 1) * dtype.bytes();
+        self.run(prim, reduction(Reduce::Last, &seen, dtype, bytes));
+        out
+    }
+
+    /// A norm of each of `outputs` adjacent columns of `inputs` rows.
+    pub fn reduce_columns(
+        &mut self,
+        outputs: u64,
+        inputs: u64,
+        dtype: DType,
+        prim: Prim,
+    ) -> StorageId {
+        let out = self.allocate(outputs * dtype.bytes(), prim);
+        self.reduction_scratch(outer_reduction(outputs, inputs, self.device));
+        let seen = Shape::new([inputs, outputs]);
+        let bytes = outputs * (inputs + 1) * dtype.bytes();
+        self.run(prim, reduction(Reduce::First, &seen, dtype, bytes));
+        out
+    }
+
     /// `sum` over the leading dimensions into a smaller shape.
     pub(super) fn sum_leading(&mut self, input: &Tensor, shape: Shape, dtype: DType) -> Tensor {
         let rows = input.shape.elements() / shape.elements();
@@ -134,5 +203,20 @@ mod tests {
         // Seen in the capture `llama1b-bf16`: 8,192 rows of 2,048.
         let scratch = outer_reduction(2048, 8192, H200);
         assert_eq!(scratch, ReduceScratch { staging: 134_217_728, semaphores: 64 });
+    }
+
+    #[test]
+    fn norms_of_whole_tensors() {
+        // Seen in the capture `small-adafactor`: tables of 32,000 × 1,024, projections, and the mean
+        // over a table's rows.
+        let check = |inputs, staging| {
+            let semaphores = if staging == 0 { 0 } else { 4 };
+            assert_eq!(inner_reduction(1, inputs, H200), ReduceScratch { staging, semaphores });
+        };
+        check(32_000 * 1_024, 2_112);
+        check(1_024 * 1_024, 512);
+        check(256 * 1_024, 128);
+        check(32_000, 0);
+        check(1, 0);
     }
 }

@@ -43,7 +43,9 @@ impl Tape {
     pub(super) fn reshaped(&mut self, x: &Tensor, shape: Shape) -> Tensor {
         // Between four and three dimensions the outer two are merged; one of them being 1 is enough.
         let folds = shape == x.shape && x.shape.sizes()[..2].contains(&1);
-        if folds || x.layout.merges() { self.view(x, shape) } else { self.copy(x, shape) }
+        // A single head has nothing to be adjacent to.
+        let single = shape != x.shape && matches!(x.shape.sizes(), [_, _, 1, _]);
+        if folds || single || x.layout.merges() { self.view(x, shape) } else { self.copy(x, shape) }
     }
 
     /// Work of the host alone.
@@ -118,6 +120,18 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// `x[..., :size]`: as [`Self::slice_last`]; all of it is the tensor itself under another handle
+    /// (`applySlice` and `alias` in `torch/csrc/autograd/python_variable_indexing.cpp`).
+    pub fn leading_part(&mut self, x: &Tensor, size: u64) -> Tensor {
+        if size < x.shape.last() {
+            return self.slice_last(x, size);
+        }
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::View, Backward::Pass, &[x]));
+        self.host(HostWork::View);
+        let out = self.view(x, x.shape);
+        self.with_node(out, node)
+    }
+
     /// `cat((a, b), dim=-1)`: contiguous, in the wider of two types.
     pub fn cat_last(&mut self, a: &Tensor, b: &Tensor) -> Tensor {
         let sizes = [a.shape.last(), b.shape.last()];
@@ -188,8 +202,18 @@ impl Tape {
 
     /// `repeat_kv`: each key or value head is copied for the query heads of its group.
     ///
-    /// Source: `expand` and `reshape` in transformers' `repeat_kv`; one group is no copy.
+    /// Source: `expand` and `reshape` in transformers' `repeat_kv`; one group is no copy, and neither is
+    /// one head, which `reshape` sees as many.
     pub fn repeat_kv(&mut self, x: &Tensor, groups: u64) -> Tensor {
+        let [_, heads, ..] = four(x);
+        if heads == 1 && 1 < groups {
+            return self.expand_heads(x, groups);
+        }
+        self.repeat_interleave(x, groups)
+    }
+
+    /// `x.repeat_interleave(groups, -3)`: a copy of each head for each query head of its group.
+    pub(super) fn repeat_interleave(&mut self, x: &Tensor, groups: u64) -> Tensor {
         if groups == 1 {
             return self.share(x);
         }

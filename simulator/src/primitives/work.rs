@@ -55,7 +55,7 @@ pub(super) fn indexed(kind: Index, dtype: DType, bytes: u64) -> Work {
 }
 
 /// A matrix product `[m, k] × [k, n]`, `batch` times.
-pub(super) fn product(sizes: [u64; 4], pass: Pass, dtype: DType) -> Work {
+pub fn product(sizes: [u64; 4], pass: Pass, dtype: DType) -> Work {
     let [m, n, k, batch] = sizes.map(narrow);
     Work::matmul(Gemm { m, n, k, batch }, pass, number(dtype), Issue::Python)
 }

@@ -55,7 +55,7 @@ impl Process<'_> {
         self.tape.enter(Block::LmHead, "lm_head");
         let logits = self.tape.linear(hidden, self.model.lm_head(), None);
         self.tape.categorise(logits.storage, Category::Logits);
-        logits
+        self.model.finish_logits(&mut self.tape, logits)
     }
 
     fn loss_of_transformers_5(

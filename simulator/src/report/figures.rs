@@ -4,7 +4,7 @@ use crate::scenario::{Projection, Task, ValidScenario};
 use crate::tape::Adapter;
 use crate::tensor::DType;
 use crate::wire::report::{Figure, Report};
-use crate::wire::scenario::{Implementation, OptimizerName, Precision};
+use crate::wire::scenario::{Implementation, Optimizer, OptimizerName, Precision};
 use crate::wire::timeline::Category;
 
 const INTERPRETER: &str =
@@ -125,18 +125,10 @@ fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
 fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
     let optimizer = &scenario.document().optimizer;
     let (n, size) = (trainable(report), trainable_dtype(scenario).bytes());
-    let copies = match optimizer.name {
-        OptimizerName::Adamw => 2,
-        OptimizerName::Sgd => u64::from(optimizer.momentum.is_some_and(|m| 0.0 < m)),
-    };
-    let source = match optimizer.name {
-        OptimizerName::Adamw => {
-            "torch/optim/adam.py: exp_avg and exp_avg_sq, made at the first step"
-        }
-        OptimizerName::Sgd => "torch/optim/sgd.py: momentum_buffer, made at the first step",
-    };
-    let fused = optimizer.implementation == Implementation::Fused && copies == 2;
-    let mut formula = "N · states · bytes per weight".to_owned();
+    let kept = kept(optimizer);
+    let fused =
+        optimizer.implementation == Implementation::Fused && optimizer.name == OptimizerName::Adamw;
+    let mut formula = kept.formula.to_owned();
     if fused {
         formula.push_str(" + 4 B per tensor for the step count");
     }
@@ -146,8 +138,54 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
         .iter()
         .find(|row| row.category == Category::OptimizerStates)
         .map_or(0.0, |row| row.bytes.as_f64());
-    let substituted = format!("{n} · {copies} · {size} B");
-    figure("optimizer_states", value, "B", [formula, substituted, source.to_owned()])
+    let substituted = match kept.copies {
+        Some(copies) => format!("{n} · {copies} · {size} B"),
+        None => format!("N = {n}, {size} B"),
+    };
+    figure("optimizer_states", value, "B", [formula, substituted, kept.source.to_owned()])
+}
+
+/// What an optimizer keeps.
+struct Kept {
+    formula: &'static str,
+    /// States of a weight's size for each weight, where all weights have as many.
+    copies: Option<u64>,
+    source: &'static str,
+}
+
+fn kept(optimizer: &Optimizer) -> Kept {
+    const WHOLE: &str = "N · states · bytes per weight";
+    let momentum = u64::from(optimizer.momentum.is_some_and(|momentum| 0.0 < momentum));
+    let (formula, copies, source) = match optimizer.name {
+        OptimizerName::Adamw => {
+            (WHOLE, Some(2), "torch/optim/adam.py: exp_avg and exp_avg_sq, made at the first step")
+        }
+        OptimizerName::Sgd => {
+            (WHOLE, Some(momentum), "torch/optim/sgd.py: momentum_buffer, made at the first step")
+        }
+        OptimizerName::Rmsprop => (
+            WHOLE,
+            Some(1 + momentum + u64::from(optimizer.centered)),
+            "torch/optim/rmsprop.py: square_avg, with momentum momentum_buffer, centered grad_avg",
+        ),
+        OptimizerName::Lion => (WHOLE, Some(1), "lion-pytorch: exp_avg, made at the first step"),
+        OptimizerName::Adafactor => (
+            "Σ (rows + columns of a matrix, or a vector's elements) · bytes per weight",
+            None,
+            "torch/optim/_adafactor.py: row_var and col_var, or variance",
+        ),
+        OptimizerName::Muon => (
+            "(matrices of the layers + 2 · the others) · bytes per weight",
+            None,
+            "torch/optim/_muon.py: momentum_buffer; torch/optim/adam.py: exp_avg and exp_avg_sq",
+        ),
+        OptimizerName::Adamw8bit => (
+            "2 · N · (1 B + 4 B / 256) + 2 KiB of maps; tensors below 4096 weights 2 · 4 B a weight",
+            None,
+            "bitsandbytes, optim/optimizer.py: state1 and state2, absmax1 and absmax2",
+        ),
+    };
+    Kept { formula, copies, source }
 }
 
 fn logits(scenario: &ValidScenario) -> Figure {

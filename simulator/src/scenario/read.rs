@@ -191,13 +191,15 @@ fn model_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Model> {
     model
 }
 
-/// A `config.json` in a form that TOML can hold too: a null is an absent field, except that
-/// `sliding_window: null` and `q_lora_rank: null`, which turn off what absent fields have, become 0.
+/// Fields whose null turns off what an absent field has.
+const OFF_BY_NULL: [&str; 4] =
+    ["sliding_window", "q_lora_rank", "attn_logit_softcapping", "final_logit_softcapping"];
+
+/// A `config.json` in a form that TOML can hold too: a null is an absent field, except that those
+/// which turn off what absent fields have become 0.
 pub(crate) fn portable(config: &Map<String, Value>) -> Map<String, Value> {
     let kept = config.iter().filter_map(|(key, value)| match value {
-        Value::Null if ["sliding_window", "q_lora_rank"].contains(&key.as_str()) => {
-            Some((key.clone(), Value::from(0)))
-        }
+        Value::Null if OFF_BY_NULL.contains(&key.as_str()) => Some((key.clone(), Value::from(0))),
         other => Some((key.clone(), without_nulls(other)?)),
     });
     kept.collect()
@@ -240,8 +242,8 @@ fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Workload {
 fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
     let defaults = Optimizer::default();
     let name = table.word_or("name", Word::WORDS, defaults.name, faults);
-    let implementation =
-        table.word_or("implementation", Word::WORDS, defaults.implementation, faults);
+    let default = name.unwrap_or(defaults.name).implementations()[0];
+    let implementation = table.word_or("implementation", Word::WORDS, default, faults);
     let momentum = match table.value("momentum") {
         // Whether a rule that could not be read has a momentum is not known.
         Some(_) => {
@@ -249,6 +251,7 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         }
         None => None,
     };
+    let centered = table.flag_or("centered", defaults.centered, faults);
     let clip_grad_norm = table.flag_or("clip_grad_norm", defaults.clip_grad_norm, faults);
     let set_to_none = table.flag_or("set_to_none", defaults.set_to_none, faults);
     table.finish(faults);
@@ -256,6 +259,8 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         name: name.unwrap_or(defaults.name),
         implementation: implementation.unwrap_or(defaults.implementation),
         momentum,
+        // As with a momentum.
+        centered: centered.unwrap_or(defaults.centered) && name.is_some(),
         clip_grad_norm: clip_grad_norm.unwrap_or(defaults.clip_grad_norm),
         set_to_none: set_to_none.unwrap_or(defaults.set_to_none),
     }

@@ -178,6 +178,14 @@ fn rules_over_several_fields() {
     check(&[("/hardware/count", json!(8))], &["hardware.count Unsupported"]);
     check(&[("/optimizer", json!({"momentum": 0.9}))], &["optimizer.momentum Conflict"]);
     check(&[("/optimizer", json!({"name": "sgd", "momentum": 0.9}))], &[]);
+    check(&[("/optimizer", json!({"name": "rmsprop", "momentum": 0.9, "centered": true}))], &[]);
+    check(&[("/optimizer", json!({"name": "lion", "implementation": "loop"}))], &[]);
+    for (name, word) in [("rmsprop", "fused"), ("adafactor", "fused"), ("muon", "foreach")] {
+        let optimizer = json!({"name": name, "implementation": word});
+        check(&[("/optimizer", optimizer)], &["optimizer.implementation Conflict"]);
+    }
+    let centered = json!({"name": "adafactor", "centered": true});
+    check(&[("/optimizer", centered)], &["optimizer.centered Conflict"]);
     let full = json!("141 GiB");
     check(
         &[("/hardware/already_used_bytes", full.clone()), ("/hardware/process_cap_bytes", full)],
@@ -300,7 +308,7 @@ fn llama_like(kind: &str, config: &Value) -> LlamaLike {
     let scenario = from_value(&document(&[("/model", json!({"kind": kind, "config": config}))]));
     let valid = validate(&scenario.unwrap(), &Catalog::builtin()).unwrap();
     match valid.architecture() {
-        Architecture::Llama(model) => model.clone(),
+        Architecture::Llama(model) => LlamaLike::clone(model),
         other => panic!("{other:?}"),
     }
 }
@@ -354,6 +362,42 @@ fn experts_and_latents() {
 }
 
 #[test]
+fn windows_and_bounds_of_gemma() {
+    let read = |kind, config: Value| {
+        let model = llama_like(kind, &config);
+        let listed = model.sliding_window.and_then(|window| window.listed);
+        (listed.unwrap_or_default(), model.gemma.expect("one of Gemma's classes"))
+    };
+    let (slides, gemma) = read("gemma2", json!({"num_hidden_layers": 3}));
+    assert_eq!(slides, [true, false, true]);
+    assert!(gemma.bounds_scores && gemma.bounds_logits && gemma.rotary_kinds == 1);
+    let off = json!({"attn_logit_softcapping": null, "final_logit_softcapping": 0.0});
+    let (_, gemma) = read("gemma2", off);
+    assert!(!gemma.bounds_scores && !gemma.bounds_logits);
+    let (slides, gemma) = read("gemma3_text", json!({"num_hidden_layers": 7}));
+    assert_eq!(slides, [true, true, true, true, true, false, true]);
+    assert!(!gemma.bounds_logits && gemma.rotary_kinds == 2);
+    let (slides, gemma) =
+        read("gemma3_text", json!({"num_hidden_layers": 3, "sliding_window_pattern": 4}));
+    assert!(slides == [true; 3] && gemma.rotary_kinds == 1);
+}
+
+#[test]
+fn positions_in_part_of_a_head() {
+    let check = |config: Value, rotary_dim, long_from| {
+        let model = llama_like("phi3", &config);
+        let phi3 = model.phi3.expect("the class");
+        assert_eq!((model.rotary_dim(), phi3.long_from), (rotary_dim, long_from), "{config}");
+    };
+    check(json!({}), 96, None);
+    check(json!({"partial_rotary_factor": 0.75}), 72, None);
+    check(json!({"rope_parameters": {"partial_rotary_factor": 0.4}}), 38, None);
+    check(json!({"rope_scaling": {"type": "su"}, "rope_parameters": {}}), 96, Some(4_096));
+    let rope = json!({"rope_type": "longrope", "partial_rotary_factor": 0.5});
+    check(json!({"rope_scaling": rope, "original_max_position_embeddings": 512}), 48, Some(512));
+}
+
+#[test]
 fn sliding_windows() {
     let window = |kind: &str, config: &Value| {
         llama_like(kind, config).sliding_window.map(|window| (window.tokens, window.first_layer))
@@ -377,7 +421,6 @@ fn sliding_windows() {
         check_config("qwen2", &config, &[expected]);
     };
     check(json!(["full_attention"]), 2, &format!("{path} Conflict"));
-    check(json!(["sliding_attention", "full_attention"]), 2, &format!("{path} Unsupported"));
     check(json!(["linear_attention"]), 1, &format!("{path}.0 Choice"));
     check(json!("full_attention"), 1, &format!("{path} Type"));
     let off = json!({"num_hidden_layers": 1, "layer_types": ["sliding_attention"]});
@@ -412,7 +455,12 @@ fn every_model_of_the_catalog_is_valid_and_has_the_published_parameters() {
             Architecture::Llama(model) => model.sliding_window.clone().map(|window| window.tokens),
             _ => None,
         };
-        let expected = (card.id == "mistral-7b-v0.1").then_some(4096);
+        let expected = match card.kind {
+            ModelKind::Gemma2 | ModelKind::Gemma3Text | ModelKind::Phi3 => {
+                card.config["sliding_window"].as_u64().filter(|&tokens| 0 < tokens)
+            }
+            _ => (card.id == "mistral-7b-v0.1").then_some(4096),
+        };
         assert_eq!(window, expected, "{}", card.id);
     }
 }

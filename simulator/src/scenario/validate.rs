@@ -9,6 +9,7 @@ use super::config;
 use super::document::{choice_fault, missing, range_fault};
 use super::families::{Architecture, Data, Family, Positions, adapter_parameters};
 use super::limits;
+use super::words::Word;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
 use crate::catalog::{Catalog, nearest};
@@ -185,10 +186,27 @@ fn check_targets(family: &dyn Family, adapter: &Adapter, faults: &mut Faults) {
 }
 
 fn check_optimizer(scenario: &Scenario, faults: &mut Faults) {
+    let optimizer = &scenario.optimizer;
+    let has = optimizer.name.implementations();
+    if !has.contains(&optimizer.implementation) {
+        let path = "optimizer.implementation";
+        let [name, word] = [optimizer.name.word(), optimizer.implementation.word()];
+        let message = format!("`{name}` has no implementation `{word}`");
+        let fault = Fault::new(path, Rule::Conflict, message);
+        let fault = fault.arguments([name.to_owned(), word.to_owned()]);
+        faults.push(has.iter().fold(fault, |fault, other| fault.mend(path, other.word())));
+    }
+    if optimizer.centered && optimizer.name != OptimizerName::Rmsprop {
+        let path = "optimizer.centered";
+        let message = "only `rmsprop` can be centered";
+        let fault = Fault::new(path, Rule::Conflict, message);
+        faults.push(fault.mend(path, false).mend("optimizer.name", "rmsprop"));
+    }
     let path = "optimizer.momentum";
-    let Some(momentum) = scenario.optimizer.momentum else { return };
-    if scenario.optimizer.name != OptimizerName::Sgd {
-        let message = "only `sgd` has a momentum; AdamW's betas do not change its memory";
+    let Some(momentum) = optimizer.momentum else { return };
+    if !optimizer.name.has_momentum() {
+        let message = "only `sgd` and `rmsprop` have a momentum that can be chosen; what the others \
+                       keep does not depend on their betas";
         let fault = Fault::new(path, Rule::Conflict, message);
         faults.push(fault.mend(path, serde_json::Value::Null).mend("optimizer.name", "sgd"));
     }

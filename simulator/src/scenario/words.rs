@@ -27,6 +27,9 @@ impl Word for ModelKind {
         (Self::Mistral.word(), Self::Mistral),
         (Self::Mixtral.word(), Self::Mixtral),
         (Self::DeepseekV3.word(), Self::DeepseekV3),
+        (Self::Gemma3Text.word(), Self::Gemma3Text),
+        (Self::Gemma2.word(), Self::Gemma2),
+        (Self::Phi3.word(), Self::Phi3),
         (Self::Gpt2.word(), Self::Gpt2),
         (Self::Opt.word(), Self::Opt),
         (Self::Bert.word(), Self::Bert),
@@ -45,7 +48,15 @@ impl Word for Precision {
 }
 
 impl Word for OptimizerName {
-    const WORDS: &'static [(&'static str, Self)] = &[("adamw", Self::Adamw), ("sgd", Self::Sgd)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("adamw", Self::Adamw),
+        ("sgd", Self::Sgd),
+        ("adafactor", Self::Adafactor),
+        ("rmsprop", Self::Rmsprop),
+        ("lion", Self::Lion),
+        ("muon", Self::Muon),
+        ("adamw8bit", Self::Adamw8bit),
+    ];
 }
 
 impl Word for Implementation {

@@ -49,7 +49,8 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
     // to hold what layers share.
     let lead = if scenario.document().adapter.is_some() { 2 } else { 1 };
-    let most = most_layers(kinds, lead);
+    // Where layers of two kinds take turns, all of them are run.
+    let most = if scenario.family().alternates() { kinds } else { most_layers(kinds, lead) };
     let short = Extent { kinds: core::array::from_fn(|i| kinds[i].min(most[i])), lead };
     let depth = Depth {
         short,

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::catalog::Catalog;
 use crate::program::{Process, Run};
-use crate::scenario::{ValidScenario, check};
+use crate::scenario::{ValidScenario, Word, check};
+use crate::wire::scenario::OptimizerName;
 
 const MODELS: [&str; 4] = ["llama", "gpt2", "qwen2", "qwen3"];
 const MIXTURES: [&str; 4] = ["mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v3"];
@@ -231,6 +232,58 @@ fn sliding_windows_fold() {
                     ],
                 ));
             }
+        }
+    }
+}
+
+#[test]
+fn optimizers_fold() {
+    for (name, _) in OptimizerName::WORDS {
+        for implementation in ["foreach", "loop"] {
+            let mut changes = vec![("optimizer.name", Value::from(*name))];
+            changes.push(("optimizer.implementation", implementation.into()));
+            let name = Word::WORDS.iter().find(|(word, _)| word == name).unwrap().1;
+            let has = OptimizerName::implementations(name);
+            if !has.iter().any(|one| one.word() == implementation) {
+                continue;
+            }
+            for precision in ["bf16", "amp_fp16"] {
+                changes.push(("precision", precision.into()));
+                agrees(&valid(&model("llama", 7), &changes));
+                agrees(&valid(&model("qwen2", 6), &changes));
+            }
+        }
+    }
+}
+
+#[test]
+fn listed_windows_fold() {
+    let (full, sliding) = ("full_attention", "sliding_attention");
+    for types in [[sliding, full, sliding, full, full], [sliding; 5], [full; 5]] {
+        for attention in ["sdpa", "eager"] {
+            let mut model = model("qwen3", 5);
+            model["config"]["use_sliding_window"] = true.into();
+            model["config"]["sliding_window"] = 16.into();
+            model["config"]["layer_types"] = json!(types);
+            agrees(&valid(&model, &[("stack.attention", attention.into())]));
+        }
+    }
+}
+
+#[test]
+fn layers_that_take_turns_fold() {
+    for (kind, layers) in [("gemma2", 5), ("gemma3_text", 9), ("phi3", 6)] {
+        for (checkpointing, attention) in [("none", "sdpa"), ("full", "eager")] {
+            let mut model = model(kind, layers);
+            model["config"]["sliding_window"] = 16.into();
+            agrees(&valid(
+                &model,
+                &[
+                    ("stack.attention", attention.into()),
+                    ("checkpointing", checkpointing.into()),
+                    ("optimizer.clip_grad_norm", true.into()),
+                ],
+            ));
         }
     }
 }

@@ -15,6 +15,11 @@ pub enum ModelKind {
     DeepseekV3,
     /// `BertForMaskedLM`.
     Bert,
+    /// `Gemma2ForCausalLM`.
+    Gemma2,
+    /// `Gemma3ForCausalLM`: the language model of Gemma 3.
+    #[serde(rename = "gemma3_text")]
+    Gemma3Text,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `LlamaForCausalLM`.
@@ -29,6 +34,8 @@ pub enum ModelKind {
     Qwen2Moe,
     /// `OPTForCausalLM`.
     Opt,
+    /// `Phi3ForCausalLM`.
+    Phi3,
     /// `Qwen3ForCausalLM`.
     Qwen3,
     /// `Qwen3MoeForCausalLM`.
@@ -41,7 +48,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -50,6 +57,9 @@ impl ModelKind {
         Self::Mistral,
         Self::Mixtral,
         Self::DeepseekV3,
+        Self::Gemma3Text,
+        Self::Gemma2,
+        Self::Phi3,
         Self::Gpt2,
         Self::Opt,
         Self::Bert,
@@ -62,6 +72,8 @@ impl ModelKind {
         match self {
             Self::DeepseekV3 => "DeepseekV3ForCausalLM",
             Self::Bert => "BertForMaskedLM",
+            Self::Gemma2 => "Gemma2ForCausalLM",
+            Self::Gemma3Text => "Gemma3ForCausalLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
             Self::Mistral => "MistralForCausalLM",
@@ -69,6 +81,7 @@ impl ModelKind {
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen2Moe => "Qwen2MoeForCausalLM",
             Self::Opt => "OPTForCausalLM",
+            Self::Phi3 => "Phi3ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
             Self::Roberta => "RobertaForMaskedLM",
@@ -81,6 +94,8 @@ impl ModelKind {
         match self {
             Self::DeepseekV3 => "deepseek_v3",
             Self::Bert => "bert",
+            Self::Gemma2 => "gemma2",
+            Self::Gemma3Text => "gemma3_text",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
             Self::Mistral => "mistral",
@@ -88,6 +103,7 @@ impl ModelKind {
             Self::Qwen2 => "qwen2",
             Self::Qwen2Moe => "qwen2_moe",
             Self::Opt => "opt",
+            Self::Phi3 => "phi3",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
             Self::Roberta => "roberta",

@@ -119,9 +119,12 @@ pub struct Optimizer {
     /// Which of PyTorch's implementations runs.
     #[serde(default)]
     pub implementation: Implementation,
-    /// SGD's momentum; no buffer is kept at zero.
+    /// Momentum of SGD and `RMSprop`; no buffer is kept at zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub momentum: Option<f64>,
+    /// Whether `RMSprop` keeps a mean of the gradients as well.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub centered: bool,
     /// Whether `clip_grad_norm_` runs before the step.
     #[serde(default)]
     pub clip_grad_norm: bool,
@@ -136,6 +139,7 @@ impl Default for Optimizer {
             name: OptimizerName::Adamw,
             implementation: Implementation::Foreach,
             momentum: None,
+            centered: false,
             clip_grad_norm: false,
             set_to_none: true,
         }
@@ -151,6 +155,35 @@ pub enum OptimizerName {
     Adamw,
     /// `torch.optim.SGD`.
     Sgd,
+    /// `torch.optim.Adafactor`.
+    Adafactor,
+    /// `torch.optim.RMSprop`.
+    Rmsprop,
+    /// `Lion` of lion-pytorch.
+    Lion,
+    /// `torch.optim.Muon` for the matrices of the layers, which is all that it takes, and
+    /// `torch.optim.AdamW` for the other parameters.
+    Muon,
+    /// `AdamW8bit` of bitsandbytes.
+    Adamw8bit,
+}
+
+impl OptimizerName {
+    /// Its implementations, the default first.
+    pub const fn implementations(self) -> &'static [Implementation] {
+        use Implementation::{Foreach, Fused, Loop};
+        match self {
+            Self::Adamw | Self::Sgd => &[Foreach, Fused, Loop],
+            Self::Rmsprop => &[Foreach, Loop],
+            Self::Adafactor => &[Loop, Foreach],
+            Self::Lion | Self::Muon | Self::Adamw8bit => &[Loop],
+        }
+    }
+
+    /// Whether it can have a momentum that adds a buffer.
+    pub const fn has_momentum(self) -> bool {
+        matches!(self, Self::Sgd | Self::Rmsprop)
+    }
 }
 
 /// PyTorch's three implementations of an optimizer.
@@ -163,7 +196,7 @@ pub enum Implementation {
     Foreach,
     /// One fused kernel, no temporaries.
     Fused,
-    /// One parameter after the other.
+    /// One parameter after the other (the default of those that have no other, and of `Adafactor`).
     Loop,
 }
 
@@ -255,6 +288,11 @@ const fn one() -> u64 {
 
 const fn yes() -> bool {
     true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::Word;
 use simulator::wire::ModelKind;
-use simulator::wire::scenario::{Attention, Checkpointing, Implementation, Loss, Precision};
+use simulator::wire::scenario::{Attention, Checkpointing, Loss, OptimizerName, Precision};
 
 /// How many scenarios there are.
 pub const N_SCENARIOS: u32 = 200;
@@ -13,14 +13,14 @@ pub const N_SCENARIOS: u32 = 200;
 pub fn scenario(index: u32, catalog: &Catalog) -> Value {
     let mut dice = Dice(u64::from(index));
     let gpu = &catalog.gpus[dice.below(catalog.gpus.len())];
-    let name = *dice.of(&["adamw", "adamw", "sgd"]);
+    let (word, name) = *dice.of(OptimizerName::WORDS);
     let mut optimizer = json!({
-        "name": name,
-        "implementation": dice.word::<Implementation>(),
+        "name": word,
+        "implementation": dice.of(name.implementations()).word(),
         "clip_grad_norm": dice.coin(),
         "set_to_none": dice.coin(),
     });
-    if name == "sgd" && dice.coin() {
+    if name.has_momentum() && dice.coin() {
         optimizer["momentum"] = json!(0.9);
     }
     let mut hardware = json!({"gpu": gpu.id, "already_used_bytes": dice.below(3) << 29});
@@ -77,7 +77,8 @@ fn model(dice: &mut Dice, catalog: &Catalog) -> Value {
     let head_dim = 8 * (1 + dice.below(16));
     let layers = 1 + dice.below(6);
     let vocab = 100 + dice.below(60_000);
-    let kind = *dice.of(&["llama", "mistral", "qwen2", "qwen3", "gpt2"]);
+    let kind =
+        *dice.of(&["llama", "mistral", "qwen2", "qwen3", "gpt2", "gemma2", "gemma3_text", "phi3"]);
     let config = if kind == "gpt2" {
         json!({
             "n_embd": heads * head_dim, "n_head": heads, "n_layer": layers, "vocab_size": vocab,

@@ -5,7 +5,9 @@ use serde_json::Value;
 
 use super::defaults::defaults;
 use super::experts::{self, Experts, Router};
+use super::gemma::{self, Gemma};
 use super::latent::{self, Latent};
+use super::phi3::{self, Phi3};
 use super::{Activation, Family, Positions, Projection, activation, linear, must_divide};
 use crate::scenario::Table;
 use crate::scenario::document::{choice_fault, type_fault};
@@ -13,7 +15,8 @@ use crate::scenario::limits;
 use crate::wire::{Fault, Faults, ModelKind, Rule};
 
 /// `LlamaForCausalLM`, `MistralForCausalLM`, `MixtralForCausalLM`, `Qwen2ForCausalLM`,
-/// `Qwen2MoeForCausalLM`, `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`, `DeepseekV3ForCausalLM`.
+/// `Qwen2MoeForCausalLM`, `Qwen3ForCausalLM`, `Qwen3MoeForCausalLM`, `DeepseekV3ForCausalLM`,
+/// `Gemma2ForCausalLM`, `Gemma3ForCausalLM`, `Phi3ForCausalLM`.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no field of config.json")]
 pub struct LlamaLike {
@@ -41,7 +44,7 @@ pub struct LlamaLike {
     pub output_bias: bool,
     /// Bias on the MLP's projections.
     pub mlp_bias: bool,
-    /// RMS norm over the head dimension of q and k (Qwen3).
+    /// RMS norm over the head dimension of q and k (Qwen3, Gemma 3).
     pub qk_norm: bool,
     /// Layers from this one on attend within a window, when the class uses one.
     pub sliding_window: Option<SlidingWindow>,
@@ -49,7 +52,11 @@ pub struct LlamaLike {
     pub latent: Option<Latent>,
     /// Mixtures in place of MLPs.
     pub experts: Option<Experts>,
-    /// `hidden_act`.
+    /// What Gemma's classes have besides.
+    pub gemma: Option<Gemma>,
+    /// What Phi-3's class has besides.
+    pub phi3: Option<Phi3>,
+    /// `hidden_act`; Gemma's `hidden_activation`.
     pub activation: Activation,
     /// `attention_dropout`.
     pub attention_dropout: f64,
@@ -64,6 +71,20 @@ pub struct SlidingWindow {
     pub tokens: u64,
     /// First layer that uses it.
     pub first_layer: u64,
+    /// Whether each layer uses it, where layers with and without it take turns.
+    pub listed: Option<Vec<bool>>,
+    /// Whether the class makes a mask for layers without it in any case.
+    pub beside_full: bool,
+}
+
+impl SlidingWindow {
+    /// Whether a layer uses it.
+    pub fn applies_to(&self, layer: u64) -> bool {
+        match &self.listed {
+            Some(listed) => usize::try_from(layer).is_ok_and(|i| listed.get(i) == Some(&true)),
+            None => self.first_layer <= layer,
+        }
+    }
 }
 
 impl Family for LlamaLike {
@@ -80,6 +101,10 @@ impl Family for LlamaLike {
         let window = self.sliding_window.as_ref().map(|window| window.first_layer);
         let first = experts.or(window).unwrap_or(0).min(self.layers);
         [first, self.layers - first]
+    }
+
+    fn alternates(&self) -> bool {
+        self.sliding_window.as_ref().is_some_and(|window| window.listed.is_some())
     }
 
     fn set_layer_kinds(&mut self, [first, others]: [u64; 2]) {
@@ -114,7 +139,11 @@ impl Family for LlamaLike {
 
     fn widest(&self) -> u64 {
         let experts = self.experts.as_ref().map_or(0, Experts::widest);
-        self.intermediate.max(self.hidden).max(self.heads * self.head_dim).max(experts)
+        let fused = self.phi3.map_or(0, |_| {
+            (2 * self.intermediate).max((self.heads + 2 * self.kv_heads) * self.head_dim)
+        });
+        let plain = self.intermediate.max(self.hidden).max(self.heads * self.head_dim);
+        plain.max(fused).max(experts)
     }
 
     fn tied(&self) -> bool {
@@ -136,15 +165,24 @@ impl Family for LlamaLike {
             ("up_proj", hidden, intermediate),
             ("down_proj", intermediate, hidden),
         ];
-        let attention = attention.into_iter().filter(|_| self.latent.is_none());
-        let mlp = mlp.into_iter().filter(|_| self.experts.is_none());
+        let fused = [
+            ("o_proj", q, hidden),
+            ("qkv_proj", hidden, q + 2 * kv),
+            ("gate_up_proj", hidden, 2 * intermediate),
+            ("down_proj", intermediate, hidden),
+        ];
+        let separate = self.phi3.is_none();
+        let attention = attention.into_iter().filter(|_| separate && self.latent.is_none());
+        let mlp = mlp.into_iter().filter(|_| separate && self.experts.is_none());
         attention
             .chain(mlp)
+            .chain(fused.into_iter().filter(|_| !separate))
             .map(|(name, inputs, outputs)| Projection { name, inputs, outputs, count: layers })
             .collect()
     }
 
-    /// Rotary frequencies, and a grouped router's correction of its scores in each mixture.
+    /// Rotary frequencies, a grouped router's correction of its scores in each mixture, and the scale of
+    /// Gemma's embedding.
     fn buffer_bytes(&self, weight_bytes: u64) -> u64 {
         let corrections = match &self.experts {
             Some(Experts { count, router: Router::Grouped { .. }, .. }) => {
@@ -152,11 +190,12 @@ impl Family for LlamaLike {
             }
             _ => 0,
         };
-        self.rotary_buffers().iter().sum::<u64>() + corrections
+        let embed_scale = if self.gemma.is_some() { weight_bytes } else { 0 };
+        self.rotary_buffers().iter().sum::<u64>() + corrections + embed_scale
     }
 
     /// ```text
-    /// V·h + L·(2·h·q + 2·h·kv + 3·h·f + 2h + biases + norms) + h  [+ V·h untied]
+    /// V·h + L·(2·h·q + 2·h·kv + 3·h·f + 2h + biases + norms) + h  [+ V·h untied]   (Gemma: 4h)
     /// ```
     ///
     /// `q` and `kv`: heads times head width.
@@ -173,7 +212,8 @@ impl Family for LlamaLike {
             }
         };
         let mlp = 2 * linear(h, f, self.mlp_bias) + linear(f, h, self.mlp_bias);
-        let norms = 2 * h + if self.qk_norm { 2 * d } else { 0 };
+        let of_layer = if self.gemma.is_some() { 4 * h } else { 2 * h };
+        let norms = of_layer + if self.qk_norm { 2 * d } else { 0 };
         let head = if self.tied { 0 } else { vocab * h };
         let [plain, others] = self.layer_kinds().map(u128::from);
         let mixtures = self.experts.as_ref().map(|experts| others * experts.parameters(h));
@@ -216,12 +256,14 @@ impl Family for LlamaLike {
 impl LlamaLike {
     /// Elements of a head that carry rotary positions.
     pub fn rotary_dim(&self) -> u64 {
-        self.latent.as_ref().map_or(self.head_dim, |latent| latent.rotary_dim)
+        let part = self.phi3.map_or(self.head_dim, |phi| phi.rotary_dim);
+        self.latent.as_ref().map_or(part, |latent| latent.rotary_dim)
     }
 
-    /// Bytes of the rotary frequencies and of their copy, fp32.
-    pub fn rotary_buffers(&self) -> [u64; 2] {
-        [self.rotary_dim() / 2 * 4; 2]
+    /// Bytes of the rotary frequencies and of their copy, fp32, for each kind of layer that has its own.
+    pub fn rotary_buffers(&self) -> Vec<u64> {
+        let kinds = self.gemma.as_ref().map_or(1, |gemma| gemma.rotary_kinds);
+        (0..2 * kinds).map(|_| self.rotary_dim() / 2 * 4).collect()
     }
 }
 
@@ -247,17 +289,20 @@ pub(super) fn read(
         None => head_counts(kind, table, faults),
     };
     let biases = biases(kind, table, faults);
-    let activation = activation(table, "hidden_act", Activation::Silu, faults);
-    let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.0, faults);
-    let tied = table.flag_or("tie_word_embeddings", false, faults);
-    let sliding_window = match kind {
-        ModelKind::Mistral => window(table, 4_096, faults),
-        ModelKind::Mixtral => window(table, 0, faults),
-        ModelKind::Qwen3Moe => optional_window(table, faults),
-        ModelKind::Qwen2Moe => Some(unused_window(table, layers?, faults)),
-        ModelKind::Qwen2 | ModelKind::Qwen3 => qwen_window(table, layers?, faults),
-        _ => None,
+    let is_gemma = matches!(kind, ModelKind::Gemma2 | ModelKind::Gemma3Text);
+    let activation = if is_gemma {
+        activation(table, "hidden_activation", Activation::GeluTanh, faults)
+    } else {
+        activation(table, "hidden_act", Activation::Silu, faults)
     };
+    let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.0, faults);
+    let tied = table.flag_or("tie_word_embeddings", is_gemma, faults);
+    let (gemma, listed_window) = if is_gemma {
+        Some(gemma::read(kind, layers?, table, faults)?).unzip()
+    } else {
+        (None, None)
+    };
+    let sliding_window = listed_window.or(sliding_window(kind, layers?, table, faults));
     let experts = match kind {
         ModelKind::DeepseekV3 | ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => {
             Some(experts::read(kind, intermediate?, table, faults)?)
@@ -265,6 +310,10 @@ pub(super) fn read(
         _ => None,
     };
     let (heads, biases) = (heads?, biases?);
+    let phi3 = match kind {
+        ModelKind::Phi3 => Some(phi3::read(heads.head_dim, table, faults)?),
+        _ => None,
+    };
     Some(LlamaLike {
         kind,
         hidden: heads.hidden,
@@ -278,14 +327,32 @@ pub(super) fn read(
         qkv_bias: biases.qkv,
         output_bias: biases.output,
         mlp_bias: biases.mlp,
-        qk_norm: matches!(kind, ModelKind::Qwen3 | ModelKind::Qwen3Moe),
+        qk_norm: matches!(kind, ModelKind::Qwen3 | ModelKind::Qwen3Moe | ModelKind::Gemma3Text),
         sliding_window,
         latent,
         experts,
+        gemma,
+        phi3,
         activation: activation?,
         attention_dropout: attention_dropout?,
         tied: tied?,
     })
+}
+
+fn sliding_window(
+    kind: ModelKind,
+    layers: u64,
+    table: &mut Table<'_>,
+    faults: &mut Faults,
+) -> Option<SlidingWindow> {
+    match kind {
+        ModelKind::Mistral => window(table, 4_096, faults),
+        ModelKind::Mixtral | ModelKind::Phi3 => window(table, 0, faults),
+        ModelKind::Qwen3Moe => optional_window(table, faults),
+        ModelKind::Qwen2Moe => Some(unused_window(table, layers, faults)),
+        ModelKind::Qwen2 | ModelKind::Qwen3 => qwen_window(table, layers, faults),
+        _ => None,
+    }
 }
 
 struct HeadCounts {
@@ -307,8 +374,9 @@ fn head_counts(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> O
     let fallback = default.head_dim.or(Some(hidden? / heads?)).unwrap_or(1);
     let head_dim = table.integer_or("head_dim", limits::HEAD_DIM, fallback, faults);
     let (hidden, heads) = (hidden?, heads?);
-    // Llama's class insists on it even where `head_dim` is given.
-    if kind == ModelKind::Llama || !own_head_dim {
+    // Llama's and Gemma's classes insist on it even where `head_dim` is given.
+    let insists = matches!(kind, ModelKind::Llama | ModelKind::Gemma2 | ModelKind::Gemma3Text);
+    if insists || !own_head_dim {
         must_divide(table, ("num_attention_heads", heads), ("hidden_size", hidden), faults);
     }
     let (kv_heads, head_dim) = (kv_heads?, head_dim?);
@@ -358,7 +426,11 @@ fn biases(kind: ModelKind, table: &mut Table<'_>, faults: &mut Faults) -> Option
             let mlp = table.flag_or("mlp_bias", false, faults);
             Biases { qkv: attention?, output: attention?, mlp: mlp? }
         }
-        ModelKind::DeepseekV3 | ModelKind::Qwen3 | ModelKind::Qwen3Moe => {
+        ModelKind::DeepseekV3
+        | ModelKind::Gemma2
+        | ModelKind::Gemma3Text
+        | ModelKind::Qwen3
+        | ModelKind::Qwen3Moe => {
             let attention = table.flag_or("attention_bias", false, faults)?;
             Biases { qkv: attention, output: attention, mlp: false }
         }
@@ -378,7 +450,8 @@ fn window(table: &mut Table<'_>, default: u64, faults: &mut Faults) -> Option<Sl
         Some(Value::Null) => 0,
         _ => table.integer_or("sliding_window", 0..=*limits::POSITIONS.end(), default, faults)?,
     };
-    (0 < tokens).then_some(SlidingWindow { tokens, first_layer: 0 })
+    let every = SlidingWindow { tokens, first_layer: 0, listed: None, beside_full: false };
+    (0 < tokens).then_some(every)
 }
 
 /// Qwen's mixtures: every layer has the window, when `use_sliding_window` says so.
@@ -391,15 +464,15 @@ fn optional_window(table: &mut Table<'_>, faults: &mut Faults) -> Option<Sliding
 /// class makes a mask of window 0 nevertheless, and no layer uses it.
 fn unused_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> SlidingWindow {
     let in_use = table.flag_or("use_sliding_window", false, faults);
-    let listed = listed_window(table, layers, faults);
-    let sliding = matches!(listed, Listed::From(first) if first < layers);
+    let listed = layer_types(table, layers, faults);
+    let sliding = matches!(listed, Types::Listed(slides) if slides.contains(&true));
     if in_use == Some(true) || sliding {
         let key = if sliding { "layer_types" } else { "use_sliding_window" };
         let message = "windows in some layers of a mixture are not simulated";
         let fault = Fault::new(table.path(key), Rule::Unsupported, message);
         faults.push(fault.arguments([key.to_owned(), message.to_owned()]));
     }
-    SlidingWindow { tokens: 0, first_layer: layers }
+    SlidingWindow { tokens: 0, first_layer: layers, listed: None, beside_full: true }
 }
 
 /// Qwen: off unless `use_sliding_window`; then the layers from `max_window_layers` on have it,
@@ -410,58 +483,58 @@ fn qwen_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Optio
     let null = table.raw("sliding_window").is_some_and(Value::is_null);
     let tokens = table.integer_or("sliding_window", range, if null { 0 } else { 4_096 }, faults);
     let from = table.integer_or("max_window_layers", 0..=*limits::WIDTH.end(), 28, faults);
-    let listed = listed_window(table, layers, faults);
+    let listed = layer_types(table, layers, faults);
     let tokens = if in_use? { tokens? } else { 0 };
-    let first_layer = match listed {
-        Listed::Absent => from?,
-        Listed::From(first) => first,
-        Listed::Wrong => return None,
+    let (first_layer, listed) = match listed {
+        Types::Absent => (from?, None),
+        Types::Listed(slides) => {
+            let first = slides.iter().position(|&slides| slides).unwrap_or(slides.len());
+            let take_turns = slides[first..].contains(&false);
+            (first as u64, Some((slides, take_turns)))
+        }
+        Types::Wrong => return None,
     };
-    if tokens == 0 && matches!(listed, Listed::From(first) if first < layers) {
+    if tokens == 0 && listed.is_some() && first_layer < layers {
         let message = "`layer_types` has sliding layers, but the window is off";
         let fault = Fault::new(table.path("layer_types"), Rule::Conflict, message);
         faults.push(fault.mend(table.path("use_sliding_window"), true));
     }
-    (0 < tokens && first_layer < layers).then_some(SlidingWindow { tokens, first_layer })
+    let listed = listed.filter(|(_, take_turns)| *take_turns).map(|(slides, _)| slides);
+    let window = SlidingWindow { tokens, first_layer, listed, beside_full: true };
+    (0 < tokens && first_layer < layers).then_some(window)
 }
 
-/// What `layer_types` says.
-enum Listed {
-    /// Nothing.
+/// The list in `layer_types`.
+pub(super) enum Types {
+    /// There is none.
     Absent,
-    /// Full attention up to this layer, sliding from it on.
-    From(u64),
+    /// Whether each layer attends within the window.
+    Listed(Vec<bool>),
     /// A fault was noted.
     Wrong,
 }
 
-fn listed_window(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Listed {
+/// Reads `layer_types`.
+pub(super) fn layer_types(table: &mut Table<'_>, layers: u64, faults: &mut Faults) -> Types {
     const TYPES: [&str; 2] = ["full_attention", "sliding_attention"];
-    let Some(value) = table.value("layer_types") else { return Listed::Absent };
+    let Some(value) = table.value("layer_types") else { return Types::Absent };
     let path = table.path("layer_types");
     let Value::Array(types) = value else {
         faults.push(type_fault(&path, "a list with a word per layer", value));
-        return Listed::Wrong;
+        return Types::Wrong;
     };
     let other = types.iter().position(|kind| !kind.as_str().is_some_and(|w| TYPES.contains(&w)));
     if let Some(index) = other {
         let found = types[index].as_str().unwrap_or("no text");
         faults.push(choice_fault(format!("{path}.{index}"), found, &TYPES));
-        return Listed::Wrong;
+        return Types::Wrong;
     }
     let count = types.len() as u64;
     if count != layers {
         let message = format!("{count} layer types for {layers} layers");
         let fault = Fault::new(path, Rule::Conflict, message);
         faults.push(fault.arguments([count.to_string(), layers.to_string()]));
-        return Listed::Wrong;
+        return Types::Wrong;
     }
-    let sliding = |kind: &Value| kind.as_str() == Some(TYPES[1]);
-    let first = types.iter().position(sliding).unwrap_or(types.len());
-    if !types[first..].iter().all(sliding) {
-        let message = "only full layers followed by sliding layers are simulated";
-        faults.push(Fault::new(path, Rule::Unsupported, message));
-        return Listed::Wrong;
-    }
-    Listed::From(first as u64)
+    Types::Listed(types.iter().map(|kind| kind.as_str() == Some(TYPES[1])).collect())
 }

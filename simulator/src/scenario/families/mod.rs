@@ -5,19 +5,23 @@ mod bert;
 mod defaults;
 mod experts;
 mod fields;
+mod gemma;
 mod gpt2;
 mod latent;
 mod llama;
 mod opt;
+mod phi3;
 mod vit;
 
 pub use bert::Bert;
 pub use experts::{Experts, Router};
+pub use gemma::Gemma;
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub use phi3::Phi3;
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
 
@@ -35,7 +39,7 @@ pub enum Architecture {
     /// `GPT2LMHeadModel`.
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
-    Llama(LlamaLike),
+    Llama(Box<LlamaLike>),
     /// `OPTForCausalLM`.
     Opt(Opt),
     /// `ViTForImageClassification`.
@@ -55,13 +59,18 @@ impl Architecture {
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
+            | ModelKind::Gemma2
+            | ModelKind::Gemma3Text
             | ModelKind::Llama
             | ModelKind::Mistral
             | ModelKind::Mixtral
+            | ModelKind::Phi3
             | ModelKind::Qwen2
             | ModelKind::Qwen2Moe
             | ModelKind::Qwen3
-            | ModelKind::Qwen3Moe => llama::read(kind, table, faults).map(Self::Llama),
+            | ModelKind::Qwen3Moe => {
+                llama::read(kind, table, faults).map(Box::new).map(Self::Llama)
+            }
         }
     }
 
@@ -70,7 +79,7 @@ impl Architecture {
         match self {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
-            Self::Llama(model) => model,
+            Self::Llama(model) => model.as_ref(),
             Self::Opt(model) => model,
             Self::Vit(model) => model,
         }
@@ -80,7 +89,7 @@ impl Architecture {
         match self {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
-            Self::Llama(model) => model,
+            Self::Llama(model) => model.as_mut(),
             Self::Opt(model) => model,
             Self::Vit(model) => model,
         }
@@ -109,6 +118,12 @@ pub trait Family: core::fmt::Debug {
     /// are alike. All are of the second where there is but one.
     fn layer_kinds(&self) -> [u64; 2] {
         [0, self.layers()]
+    }
+
+    /// Whether layers of both kinds take turns, so that none of [`Self::layer_kinds`] is a stretch of
+    /// layers that are alike.
+    fn alternates(&self) -> bool {
+        false
     }
 
     /// Changes how many layers there are of each kind.

@@ -1,14 +1,18 @@
 //! Clipping, the optimizer's update, `zero_grad`.
 //!
-//! Sources: PyTorch 2.11, `torch/optim/adam.py`, `sgd.py`, `torch/nn/utils/clip_grad.py`,
+//! Sources: PyTorch 2.11, `torch/optim/adam.py`, `sgd.py`, `rmsprop.py`, `torch/nn/utils/clip_grad.py`,
 //! `aten/src/ATen/native/cuda/ForeachReduceOp.cu`.
 
-use crate::clock::{Pointwise, Update};
-use crate::primitives::{pointwise, update};
+mod adafactor;
+mod muon;
+mod states;
+
+use crate::clock::{Update, Work};
+use crate::primitives::update;
 use crate::tape::{Block, ParamId, Prim, StorageId, Tape};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Implementation, OptimizerName, Precision};
-use crate::wire::timeline::{Category, PhaseKind};
+use crate::wire::timeline::PhaseKind;
 
 use super::Process;
 use super::scaler::{Gradients, Scaler};
@@ -31,50 +35,92 @@ impl Process<'_> {
                 _ => Scaler::unscale(&mut self.tape, &gradients),
             }
         });
-        self.tape.enter(Block::Optimizer, "state");
-        for &id in &trainable {
-            self.create_states(id);
-        }
-        self.tape.enter_layer(None);
-        self.tape.enter(Block::Optimizer, "step");
-        match (self.scenario.optimizer.name, self.scenario.optimizer.implementation) {
-            (OptimizerName::Adamw, Implementation::Foreach) => {
-                foreach_adamw(&mut self.tape, &trainable);
-            }
-            (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(&mut self.tape, &trainable),
-            (OptimizerName::Adamw, Implementation::Fused) => {
-                in_place(&mut self.tape, &trainable, Update::Fused, 7);
-            }
-            (OptimizerName::Sgd, _) => in_place(&mut self.tape, &trainable, Update::Foreach, 5),
-        }
+        self.optimize(&trainable);
         for tensor in found_inf.into_iter().flatten() {
             self.tape.release(tensor);
         }
         self.zero_grad(&trainable);
     }
 
-    /// States are made at the first step: two for `AdamW`, one for SGD with momentum (a copy of the
-    /// gradient); the fused form keeps its step count on the GPU.
-    fn create_states(&mut self, id: ParamId) {
+    /// `optimizer.step()`.
+    fn optimize(&mut self, params: &[ParamId]) {
         let optimizer = &self.scenario.optimizer;
-        if !self.tape.param(id).states.is_empty() {
-            return;
+        match (optimizer.name, optimizer.implementation) {
+            (OptimizerName::Lion, _) => return self.lion(params),
+            (OptimizerName::Muon, _) => return self.muon(params),
+            (OptimizerName::Adamw8bit, _) => return self.adamw8bit(params),
+            _ => self.create_states(params),
         }
-        let bytes = gradient_bytes(&self.tape, id);
-        let sizes: &[u64] = match (optimizer.name, optimizer.implementation) {
-            (OptimizerName::Adamw, Implementation::Fused) => &[4, bytes, bytes],
-            (OptimizerName::Adamw, _) => &[bytes, bytes],
-            (OptimizerName::Sgd, _) if optimizer.momentum.is_some_and(|m| 0.0 < m) => &[bytes],
-            (OptimizerName::Sgd, _) => &[],
-        };
-        self.tape.enter_layer(self.tape.param(id).layer);
-        for &size in sizes {
-            let state = self.tape.allocate(size, Prim::State);
-            self.tape.own(state, id, Category::OptimizerStates);
-            self.tape.param_mut(id).states.push(state);
+        let tape = &mut self.tape;
+        match (optimizer.name, optimizer.implementation) {
+            (OptimizerName::Adamw, Implementation::Foreach) => foreach_roots(tape, params, 18),
+            (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(tape, params),
+            (OptimizerName::Adamw, Implementation::Fused) => {
+                in_place(tape, params, Update::Fused, 7);
+            }
+            (OptimizerName::Rmsprop, Implementation::Foreach) => foreach_roots(tape, params, 14),
+            (OptimizerName::Rmsprop, _) => loop_rmsprop(tape, params),
+            (OptimizerName::Adafactor, Implementation::Foreach) => adafactor::foreach(tape, params),
+            (OptimizerName::Adafactor, _) => adafactor::one_by_one(tape, params),
+            _ => in_place(tape, params, Update::Foreach, 5),
         }
-        let dtype = self.tape.param(id).dtype;
-        self.tape.run(Prim::State, pointwise(Pointwise::Unary, dtype, bytes));
+    }
+
+    /// States are made at the first step, before any update.
+    fn create_states(&mut self, params: &[ParamId]) {
+        self.tape.enter(Block::Optimizer, "state");
+        for &id in params {
+            states::create(&mut self.tape, &self.scenario.optimizer, id, false);
+        }
+        self.tape.enter_layer(None);
+        self.tape.enter(Block::Optimizer, "step");
+    }
+
+    /// `Lion` of lion-pytorch (`update_fn`): one parameter after the other, a copy of its momentum, and
+    /// the copy with the gradient added. Each parameter's state is made just before.
+    fn lion(&mut self, params: &[ParamId]) {
+        for &id in params {
+            self.create_states(&[id]);
+            let tape = &mut self.tape;
+            tape.enter_layer(tape.param(id).layer);
+            let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+            let copy = tape.allocate(bytes, Prim::Update);
+            let sum = tape.allocate(bytes, Prim::Update);
+            tape.release_storage(copy);
+            for _ in 0..8 {
+                tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
+            }
+            tape.release_storage(sum);
+        }
+        self.tape.enter_layer(None);
+    }
+
+    /// Muon takes matrices alone, and is meant for those of the layers: two optimizers, one after the
+    /// other.
+    fn muon(&mut self, params: &[ParamId]) {
+        let (matrices, others): (Vec<ParamId>, Vec<ParamId>) =
+            params.iter().copied().partition(|&id| is_matrix_of_layer(&self.tape, id));
+        self.create_states(&matrices);
+        muon::one_by_one(&mut self.tape, &matrices);
+        self.create_states(&others);
+        foreach_roots(&mut self.tape, &others, 18);
+    }
+
+    /// `AdamW8bit` of bitsandbytes: one kernel for each parameter, whose states are made just before
+    /// (`Optimizer8bit.step`), and a wait for it.
+    fn adamw8bit(&mut self, params: &[ParamId]) {
+        let mut has_maps = params.iter().any(|&id| 2 < self.tape.param(id).states.len());
+        for &id in params {
+            self.tape.enter(Block::Optimizer, "state");
+            states::create(&mut self.tape, &self.scenario.optimizer, id, !has_maps);
+            has_maps |= 2 < self.tape.param(id).states.len();
+            let tape = &mut self.tape;
+            tape.enter(Block::Optimizer, "step");
+            let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+            tape.run(Prim::Update, update(Update::Single, 1, dtype, 5 * bytes));
+            tape.run(Prim::Update, Work::synchronize());
+        }
+        self.tape.enter_layer(None);
     }
 
     fn zero_grad(&mut self, trainable: &[ParamId]) {
@@ -139,11 +185,18 @@ fn gradient_bytes(tape: &Tape, id: ParamId) -> u64 {
     param.shape.elements() * param.dtype.bytes()
 }
 
-/// `_multi_tensor_adam`: everything in place but the square root of the second moments.
-fn foreach_adamw(tape: &mut Tape, params: &[ParamId]) {
+/// Whether Muon takes it: a matrix of a layer.
+fn is_matrix_of_layer(tape: &Tape, id: ParamId) -> bool {
+    let param = tape.param(id);
+    param.layer.is_some() && param.shape.sizes().len() == 2
+}
+
+/// `_multi_tensor_adam` and `_multi_tensor_rmsprop`: everything in place but the square root of the
+/// second moments.
+fn foreach_roots(tape: &mut Tape, params: &[ParamId], passes: u64) {
     let roots =
         each(tape, params, |tape, id| tape.allocate(gradient_bytes(tape, id), Prim::Update));
-    in_place(tape, params, Update::Foreach, 18);
+    in_place(tape, params, Update::Foreach, passes);
     release_each(tape, params.iter().zip(roots).rev());
 }
 
@@ -183,6 +236,24 @@ fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
         tape.release_storage(core::mem::replace(&mut previous, denominator));
         let dtype = tape.param(id).dtype;
         for _ in 0..8 {
+            tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
+        }
+    }
+    tape.enter_layer(None);
+    tape.release_storage(previous);
+}
+
+/// `_single_tensor_rmsprop`: `avg = square_avg.sqrt()`, or of the centered one; the name holds one
+/// parameter's until the next one's is made.
+fn loop_rmsprop(tape: &mut Tape, params: &[ParamId]) {
+    let mut previous = StorageId::NONE;
+    for &id in params {
+        tape.enter_layer(tape.param(id).layer);
+        let bytes = gradient_bytes(tape, id);
+        let avg = tape.allocate(bytes, Prim::Update);
+        tape.release_storage(core::mem::replace(&mut previous, avg));
+        let dtype = tape.param(id).dtype;
+        for _ in 0..6 {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
         }
     }
