@@ -116,6 +116,8 @@ impl Tape {
         let [batch, heads, m, k] = four(&left);
         let [_, _, rows, columns] = four(&right);
         let n = if transposed { rows } else { columns };
+        // Autocast's wrapper holds what it cast until the product is there.
+        let cast = [&left, &right].map(|x| self.share(x));
         let left = self.fold(left);
         let right = self.fold(right);
         let rule = Backward::Bmm(Batched {
@@ -143,6 +145,9 @@ impl Tape {
         let folded = self.with_node(folded, node);
         self.release(left);
         self.release(right);
+        for x in cast {
+            self.release(x);
+        }
         let out = self.fold(folded);
         Tensor { view: false, ..out }
     }
