@@ -22,7 +22,7 @@ const CONFIG = {
 /** The verdict's text, once it answers what the form says. */
 async function answer(page) {
   await page.waitForSelector(".verdict.fits, .verdict.close, .verdict.over");
-  await page.waitForFunction(() => !document.querySelector(".tabs.stale"));
+  await page.waitForFunction(() => !document.querySelector('.tabs[aria-busy="true"]'));
   return (await page.locator(".verdict-text").innerText()).replace(/\s+/g, " ");
 }
 
@@ -120,6 +120,8 @@ describe("page", () => {
     await page.fill("#f-micro-batch", "0");
     await page.waitForSelector(".faults .mend");
     assert.match(await page.locator(".trouble").innerText(), /1 input|One input/);
+    await page.waitForSelector(".tabs.stale");
+    assert.deepEqual(await axe(page), [], "with a fault");
     await page.click(".faults .mend");
     assert.equal(await page.locator(".trouble").count(), 0);
     assert.notEqual(await page.inputValue("#f-micro-batch"), "0");

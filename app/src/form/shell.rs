@@ -93,7 +93,7 @@ pub(super) fn FaultList(
         if rows.is_empty() {
             return ().into_any();
         }
-        view! { <ul class="faults" role="alert">{rows}</ul> }.into_any()
+        view! { <div role="alert"><ul class="faults">{rows}</ul></div> }.into_any()
     })
 }
 

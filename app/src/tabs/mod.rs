@@ -62,7 +62,11 @@ pub(crate) fn Tabs() -> impl IntoView {
         Tab::Why => view! { <why::WhyTab /> }.into_any(),
     });
     view! {
-        <section class="tabs" class:stale=answers.late>
+        <section
+            class="tabs"
+            class:stale=answers.late
+            aria-busy=aria(move || answers.stale.get())
+        >
             <div role="tablist" class="tablist" on:keydown=key>
                 {buttons}
             </div>

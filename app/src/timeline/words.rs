@@ -169,7 +169,7 @@ pub const ENGLISH: TimelineWords = TimelineWords {
     chart_role: "memory timeline",
     keys_hint: "Arrow keys step through events, up and down through tensors; W, S, A, D zoom and \
                 pan; P goes to the peak, F fits, M pins, slash searches tensors.",
-    time: "Time",
+    time: "Host time",
     order: "Events",
     x_axis: "Horizontal axis",
     y_axis: "Vertical axis",
@@ -255,7 +255,7 @@ pub const CHINESE: TimelineWords = TimelineWords {
     chart_role: "显存时间线",
     keys_hint: "左右方向键逐个事件移动，上下方向键切换张量；W、S 缩放，A、D 平移；\
                 P 跳到峰值，F 适配窗口，M 固定，/ 搜索张量。",
-    time: "时间",
+    time: "主机时间",
     order: "事件序",
     x_axis: "横轴",
     y_axis: "纵轴",
