@@ -110,6 +110,20 @@ fn boolean_of_padding(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> Tensor {
     both
 }
 
+/// The mask of a class that says nothing of positions, so that no packed sequences are looked for.
+pub(super) fn causal_of_embeddings(
+    tape: &mut Tape,
+    sizes: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+) -> Option<Tensor> {
+    tape.enter(Block::Mask, "causal_mask");
+    (attention == Attention::Eager).then(|| {
+        let allowed = boolean(tape, sizes, false);
+        additive(tape, sizes, dtype, allowed)
+    })
+}
+
 fn mask(
     tape: &mut Tape,
     sizes: [u64; 2],

@@ -14,13 +14,16 @@ mod mask;
 mod mla;
 mod mlp;
 mod opt;
+mod position_bias;
 mod rotary;
+mod t5;
 mod vit;
 
 use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
+use t5::T5Model;
 use vit::VitModel;
 
 use crate::engine::Recompute;
@@ -35,6 +38,12 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// modelling, whose loss has several forms; to the logits elsewhere.
     fn forward(&self, tape: &mut Tape, data: &Tensor) -> Tensor;
 
+    /// As [`Self::forward`], for classes whose decoder reads the labels.
+    fn forward_to(&self, tape: &mut Tape, data: &Tensor, labels: &Tensor) -> Forwarded {
+        let _ = labels;
+        Forwarded { output: self.forward(tape, data), held: Vec::new() }
+    }
+
     /// From what [`Self::forward`] gave to the logits, for classes that hold their last hidden state
     /// until the loss is known; the others give logits at once.
     fn head(&self, tape: &mut Tape, output: &Tensor) -> Tensor {
@@ -44,10 +53,24 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// The output projection's weight.
     fn lm_head(&self) -> ParamId;
 
+    /// Whether construction makes an output projection last, where it is then tied to the embedding.
+    fn makes_head_last(&self) -> bool {
+        true
+    }
+
     /// The table of `get_input_embeddings()`: the first parameter, where a model has one.
     fn input_embedding(&self) -> Option<ParamId> {
         Some(ParamId::new(0))
     }
+}
+
+/// What a forward pass leaves.
+#[derive(Debug)]
+pub struct Forwarded {
+    /// The last hidden state, or the logits.
+    pub output: Tensor,
+    /// What else lives until the loss is known: names of the class's `forward`, fields of its result.
+    pub held: Vec<Tensor>,
 }
 
 /// How a model runs.
@@ -71,6 +94,7 @@ pub fn register(
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::T5(config) => Box::new(T5Model::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }

@@ -31,6 +31,7 @@ impl Word for ModelKind {
         (Self::Opt.word(), Self::Opt),
         (Self::Bert.word(), Self::Bert),
         (Self::Roberta.word(), Self::Roberta),
+        (Self::T5.word(), Self::T5),
         (Self::Vit.word(), Self::Vit),
     ];
 }

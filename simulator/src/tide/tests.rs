@@ -48,6 +48,37 @@ fn mixture(kind: &str, layers: u64, plain: u64) -> Value {
     json!({"kind": kind, "config": config})
 }
 
+/// A small encoder–decoder.
+fn encoder_decoder(encoder: u64, decoder: u64, gated: bool) -> Value {
+    let activation = if gated { "gated-gelu" } else { "relu" };
+    json!({"kind": "t5", "config": {
+        "d_model": 96, "d_ff": 200, "d_kv": 16, "num_heads": 5, "vocab_size": 501,
+        "num_layers": encoder, "num_decoder_layers": decoder, "feed_forward_proj": activation,
+        "tie_word_embeddings": !gated,
+    }})
+}
+
+#[test]
+fn encoder_decoders_fold() {
+    for (encoder, decoder) in [(7, 9), (1, 5), (6, 1), (2, 3)] {
+        for checkpointing in ["none", "full"] {
+            for (precision, attention) in
+                [("bf16", "sdpa"), ("fp32", "sdpa"), ("amp_bf16", "eager"), ("amp_fp16", "sdpa")]
+            {
+                let changes = [
+                    ("precision", precision.into()),
+                    ("stack.attention", attention.into()),
+                    ("checkpointing", checkpointing.into()),
+                    ("workload.target_len", 27.into()),
+                    ("workload.grad_accum", 4.into()),
+                    ("optimizer.clip_grad_norm", true.into()),
+                ];
+                agrees(&valid(&encoder_decoder(encoder, decoder, encoder == 7), &changes));
+            }
+        }
+    }
+}
+
 #[test]
 fn mixtures_fold() {
     for kind in MIXTURES {

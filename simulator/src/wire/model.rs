@@ -35,13 +35,15 @@ pub enum ModelKind {
     Qwen3Moe,
     /// `RobertaForMaskedLM`.
     Roberta,
+    /// `T5ForConditionalGeneration`.
+    T5,
     /// `ViTForImageClassification`.
     Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -54,6 +56,7 @@ impl ModelKind {
         Self::Opt,
         Self::Bert,
         Self::Roberta,
+        Self::T5,
         Self::Vit,
     ];
 
@@ -72,6 +75,7 @@ impl ModelKind {
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
             Self::Roberta => "RobertaForMaskedLM",
+            Self::T5 => "T5ForConditionalGeneration",
             Self::Vit => "ViTForImageClassification",
         }
     }
@@ -91,6 +95,7 @@ impl ModelKind {
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
             Self::Roberta => "roberta",
+            Self::T5 => "t5",
             Self::Vit => "vit",
         }
     }

@@ -9,6 +9,7 @@ mod gpt2;
 mod latent;
 mod llama;
 mod opt;
+mod t5;
 mod vit;
 
 pub use bert::Bert;
@@ -18,6 +19,7 @@ pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub use t5::T5;
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
 
@@ -38,6 +40,8 @@ pub enum Architecture {
     Llama(LlamaLike),
     /// `OPTForCausalLM`.
     Opt(Opt),
+    /// `T5ForConditionalGeneration`.
+    T5(T5),
     /// `ViTForImageClassification`.
     Vit(Vit),
 }
@@ -53,6 +57,7 @@ impl Architecture {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::T5 => t5::read(table, faults).map(Self::T5),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
             | ModelKind::Llama
@@ -72,6 +77,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::T5(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -82,6 +88,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::T5(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -114,6 +121,12 @@ pub trait Family: core::fmt::Debug {
     /// Changes how many layers there are of each kind.
     fn set_layer_kinds(&mut self, kinds: [u64; 2]);
 
+    /// Whether the first layer of a kind makes what the later ones share: the second is then the lowest
+    /// one to hold it.
+    fn first_layers_share(&self) -> bool {
+        false
+    }
+
     /// Width of the residual stream.
     fn hidden(&self) -> u64;
 
@@ -133,6 +146,11 @@ pub trait Family: core::fmt::Debug {
 
     /// How far positions go.
     fn positions(&self) -> Positions;
+
+    /// Whether labels are sequences of their own length, which a decoder reads.
+    fn has_decoder(&self) -> bool {
+        false
+    }
 
     /// The widest tensor inside a layer, elements per token, attention scores aside.
     fn widest(&self) -> u64;
@@ -227,6 +245,8 @@ pub enum Positions {
     Table(u64),
     /// Any can be computed; the model was trained for this many.
     Trained(u64),
+    /// There is no last one.
+    Any,
 }
 
 /// A linear layer's weight and bias.
