@@ -176,11 +176,14 @@ fn adapters_fold() {
         ("qwen3", ["k_proj", "down_proj"]),
         ("qwen2", ["down_proj", "down_proj"]),
         ("gpt2", ["c_attn", "c_proj"]),
+        ("t5", ["q", "wo"]),
+        ("t5", ["o", "wo"]),
     ] {
+        let model = if kind == "t5" { encoder_decoder(6, 7, false) } else { model(kind, 7) };
         for precision in ["bf16", "amp_fp16"] {
             for checkpointing in ["none", "full"] {
                 agrees(&valid(
-                    &model(kind, 7),
+                    &model,
                     &[
                         ("adapter", json!({"rank": 4, "targets": targets, "dropout": 0.1})),
                         ("precision", precision.into()),
