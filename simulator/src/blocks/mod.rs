@@ -14,6 +14,7 @@ mod mask;
 mod mla;
 mod mlp;
 mod opt;
+mod plain;
 mod position_bias;
 mod rotary;
 mod t5;

@@ -1,6 +1,31 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+/// The getters of a shape whose layers are all alike and whose heads share its width.
+macro_rules! alike_layers {
+    () => {
+        fn layers(&self) -> u64 {
+            self.layers
+        }
+
+        fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
+            self.layers = whole + others;
+        }
+
+        fn hidden(&self) -> u64 {
+            self.hidden
+        }
+
+        fn heads(&self) -> u64 {
+            self.heads
+        }
+
+        fn head_dim(&self) -> u64 {
+            self.hidden / self.heads
+        }
+    };
+}
+
 mod bert;
 mod defaults;
 mod experts;
