@@ -178,6 +178,29 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn parallel(kind: ModelKind)(
+        (heads, head_dim, layers) in (1..=6_u64, one_of(&[8, 16, 32]), 1..=4_u64),
+        (intermediate, vocab) in (one_of(&[80, 200]), 10..=600_u64),
+        (parallel, attention_bias, tied) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let mut config = json!({
+            "hidden_size": heads * head_dim, "num_attention_heads": heads,
+            "num_hidden_layers": layers, "intermediate_size": intermediate, "vocab_size": vocab,
+            "attention_dropout": dropout, "tie_word_embeddings": tied,
+        });
+        if kind == ModelKind::Phi {
+            config["resid_pdrop"] = dropout.into();
+        } else {
+            config["hidden_dropout"] = dropout.into();
+            config["use_parallel_residual"] = parallel.into();
+            config["attention_bias"] = attention_bias.into();
+        }
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+prop_compose! {
     fn t5()(
         (heads, head_dim) in (2..=6_u64, one_of(&[4, 16, 32])),
         (hidden, intermediate) in (one_of(&[48, 64]), one_of(&[80, 200])),
@@ -203,6 +226,7 @@ fn model() -> impl Strategy<Value = Model> {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Bert | ModelKind::Roberta => encoder().boxed(),
             ModelKind::Opt => opt().boxed(),
+            ModelKind::GptNeox | ModelKind::Phi => parallel(kind).boxed(),
             ModelKind::T5 => t5().boxed(),
             ModelKind::Vit => vit().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),

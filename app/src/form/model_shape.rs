@@ -109,6 +109,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
         ModelKind::DeepseekV3 => &DEEPSEEK,
         ModelKind::Opt => &OPT,
+        ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
         ModelKind::T5 => &T5,
         ModelKind::Vit => &VIT,
         _ => &LLAMA,

@@ -14,6 +14,7 @@ mod mask;
 mod mla;
 mod mlp;
 mod opt;
+mod parallel;
 mod plain;
 mod position_bias;
 mod rotary;
@@ -24,6 +25,7 @@ use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
+use parallel::ParallelModel;
 use t5::T5Model;
 use vit::VitModel;
 
@@ -53,6 +55,11 @@ pub trait Network: Recompute + core::fmt::Debug {
 
     /// The output projection's weight.
     fn lm_head(&self) -> ParamId;
+
+    /// The output projection's bias, where it has one.
+    fn lm_head_bias(&self) -> Option<ParamId> {
+        None
+    }
 
     /// Whether construction makes an output projection last, where it is then tied to the embedding.
     fn makes_head_last(&self) -> bool {
@@ -95,6 +102,9 @@ pub fn register(
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::Parallel(config) => {
+            Box::new(ParallelModel::register(tape, config, dtype, style))
+        }
         Architecture::T5(config) => Box::new(T5Model::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }

@@ -210,7 +210,7 @@ pub(super) fn reduce_to(tape: &mut Tape, grad: Tensor, shape: Shape) -> Tensor {
         return Tensor { shape, ..grad };
     }
     let dtype = grad.dtype;
-    let reduced = if shape.last() == 1 {
+    let reduced = if shape.last() == 1 && grad.shape.last() != 1 {
         tape.sum_last(&grad, dtype)
     } else {
         tape.sum_leading(&grad, shape, dtype)

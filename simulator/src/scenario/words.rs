@@ -28,6 +28,8 @@ impl Word for ModelKind {
         (Self::Mixtral.word(), Self::Mixtral),
         (Self::DeepseekV3.word(), Self::DeepseekV3),
         (Self::Gpt2.word(), Self::Gpt2),
+        (Self::GptNeox.word(), Self::GptNeox),
+        (Self::Phi.word(), Self::Phi),
         (Self::Opt.word(), Self::Opt),
         (Self::Bert.word(), Self::Bert),
         (Self::Roberta.word(), Self::Roberta),

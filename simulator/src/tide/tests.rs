@@ -59,6 +59,31 @@ fn encoder_decoder(encoder: u64, decoder: u64, gated: bool) -> Value {
 }
 
 #[test]
+fn parallel_layers_fold() {
+    for kind in ["phi", "gpt_neox"] {
+        let config = json!({
+            "hidden_size": 96, "intermediate_size": 200, "num_hidden_layers": 7,
+            "num_attention_heads": 6, "vocab_size": 501, "hidden_dropout": 0.1, "embd_pdrop": 0.1,
+            "use_parallel_residual": false, "partial_rotary_factor": 0.5,
+        });
+        for checkpointing in ["none", "full"] {
+            for (precision, attention) in [("bf16", "sdpa"), ("amp_bf16", "eager")] {
+                agrees(&valid(
+                    &json!({"kind": kind, "config": config}),
+                    &[
+                        ("precision", precision.into()),
+                        ("stack.attention", attention.into()),
+                        ("checkpointing", checkpointing.into()),
+                        ("workload.grad_accum", 2.into()),
+                        ("optimizer.clip_grad_norm", true.into()),
+                    ],
+                ));
+            }
+        }
+    }
+}
+
+#[test]
 fn encoder_decoders_fold() {
     for (encoder, decoder) in [(7, 9), (1, 5), (6, 1), (2, 3)] {
         for checkpointing in ["none", "full"] {

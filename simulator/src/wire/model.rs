@@ -17,6 +17,8 @@ pub enum ModelKind {
     Bert,
     /// `GPT2LMHeadModel`.
     Gpt2,
+    /// `GPTNeoXForCausalLM`.
+    GptNeox,
     /// `LlamaForCausalLM`.
     Llama,
     /// `MistralForCausalLM`.
@@ -29,6 +31,8 @@ pub enum ModelKind {
     Qwen2Moe,
     /// `OPTForCausalLM`.
     Opt,
+    /// `PhiForCausalLM`.
+    Phi,
     /// `Qwen3ForCausalLM`.
     Qwen3,
     /// `Qwen3MoeForCausalLM`.
@@ -43,7 +47,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -53,6 +57,8 @@ impl ModelKind {
         Self::Mixtral,
         Self::DeepseekV3,
         Self::Gpt2,
+        Self::GptNeox,
+        Self::Phi,
         Self::Opt,
         Self::Bert,
         Self::Roberta,
@@ -71,6 +77,8 @@ impl ModelKind {
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen2Moe => "Qwen2MoeForCausalLM",
+            Self::GptNeox => "GPTNeoXForCausalLM",
+            Self::Phi => "PhiForCausalLM",
             Self::Opt => "OPTForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
@@ -91,6 +99,8 @@ impl ModelKind {
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
             Self::Qwen2Moe => "qwen2_moe",
+            Self::GptNeox => "gpt_neox",
+            Self::Phi => "phi",
             Self::Opt => "opt",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",

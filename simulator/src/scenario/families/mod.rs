@@ -34,6 +34,7 @@ mod gpt2;
 mod latent;
 mod llama;
 mod opt;
+mod parallel;
 mod t5;
 mod vit;
 
@@ -44,6 +45,7 @@ pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub use parallel::Parallel;
 pub use t5::T5;
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
@@ -65,6 +67,8 @@ pub enum Architecture {
     Llama(LlamaLike),
     /// `OPTForCausalLM`.
     Opt(Opt),
+    /// `PhiForCausalLM`, `GPTNeoXForCausalLM`.
+    Parallel(Parallel),
     /// `T5ForConditionalGeneration`.
     T5(T5),
     /// `ViTForImageClassification`.
@@ -82,6 +86,9 @@ impl Architecture {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::GptNeox | ModelKind::Phi => {
+                parallel::read(kind, table, faults).map(Self::Parallel)
+            }
             ModelKind::T5 => t5::read(table, faults).map(Self::T5),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
@@ -102,6 +109,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Parallel(model) => model,
             Self::T5(model) => model,
             Self::Vit(model) => model,
         }
@@ -113,6 +121,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Parallel(model) => model,
             Self::T5(model) => model,
             Self::Vit(model) => model,
         }
