@@ -4,7 +4,7 @@
 use crate::primitives::scan_scratch;
 use crate::scenario::SlidingWindow;
 use crate::tape::{Block, Prim, Tape, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Attention;
 
 /// Masks of one forward pass.
@@ -136,7 +136,10 @@ fn mask(
     }
     let limited = window.filter(|&window| window < sizes[1]);
     match attention {
-        Attention::Sdpa => limited.map(|_| boolean(tape, sizes, true)),
+        Attention::Sdpa => limited.map(|_| {
+            let allowed = boolean(tape, sizes, true);
+            over_batch(allowed, sizes)
+        }),
         Attention::Eager => {
             let allowed = boolean(tape, sizes, limited.is_some());
             Some(additive(tape, sizes, dtype, allowed))
@@ -206,6 +209,12 @@ fn boolean(tape: &mut Tape, [batch, tokens]: [u64; 2], windowed: bool) -> Tensor
         tape.release(tensor);
     }
     allowed
+}
+
+/// The mask seen for every sequence: `expand`.
+fn over_batch(mask: Tensor, [batch, tokens]: [u64; 2]) -> Tensor {
+    let layout = if batch == 1 { mask.layout } else { Layout::Strided };
+    Tensor { shape: Shape::new([batch, 1, tokens, tokens]), layout, view: true, ..mask }
 }
 
 /// `eager_mask`: zero or the dtype's minimum by `where`.
