@@ -201,6 +201,21 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn falcon()(
+        (heads, head_dim, layers) in (2..=6_u64, one_of(&[4, 16, 30]), 1..=4_u64),
+        (vocab, bias) in (10..=600_u64, any::<bool>()),
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let config = json!({
+            "hidden_size": heads * head_dim, "num_attention_heads": heads,
+            "num_hidden_layers": layers, "vocab_size": vocab, "bias": bias,
+            "hidden_dropout": dropout,
+        });
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+prop_compose! {
     fn t5()(
         (heads, head_dim) in (2..=6_u64, one_of(&[4, 16, 32])),
         (hidden, intermediate) in (one_of(&[48, 64]), one_of(&[80, 200])),
@@ -226,6 +241,7 @@ fn model() -> impl Strategy<Value = Model> {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Bert | ModelKind::Roberta => encoder().boxed(),
             ModelKind::Opt => opt().boxed(),
+            ModelKind::Falcon => falcon().boxed(),
             ModelKind::GptNeox | ModelKind::Phi => parallel(kind).boxed(),
             ModelKind::T5 => t5().boxed(),
             ModelKind::Vit => vit().boxed(),

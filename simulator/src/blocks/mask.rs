@@ -124,6 +124,22 @@ pub(super) fn causal_of_embeddings(
     })
 }
 
+/// The mask of a class that says nothing of positions and asks for a mask even where causality could
+/// be a flag (`allow_is_causal_skip=False`).
+pub(super) fn causal_always(
+    tape: &mut Tape,
+    sizes: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+) -> Tensor {
+    tape.enter(Block::Mask, "causal_mask");
+    let allowed = boolean(tape, sizes, false);
+    match attention {
+        Attention::Sdpa => over_batch(allowed, sizes),
+        Attention::Eager => additive(tape, sizes, dtype, allowed),
+    }
+}
+
 fn mask(
     tape: &mut Tape,
     sizes: [u64; 2],

@@ -7,6 +7,7 @@ mod affine;
 mod attention;
 mod bert;
 mod experts;
+mod falcon;
 mod gpt2;
 mod heads;
 mod llama;
@@ -22,6 +23,7 @@ mod t5;
 mod vit;
 
 use bert::BertModel;
+use falcon::FalconModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
@@ -99,6 +101,7 @@ pub fn register(
 ) -> Box<dyn Network> {
     match architecture {
         Architecture::Bert(config) => Box::new(BertModel::register(tape, config, dtype, style)),
+        Architecture::Falcon(config) => Box::new(FalconModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),

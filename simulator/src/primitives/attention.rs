@@ -77,6 +77,16 @@ pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
 impl Tape {
     /// `scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)`.
     pub fn sdpa(&mut self, inputs: SdpaInputs<'_>) -> Tensor {
+        self.attended(inputs, true)
+    }
+
+    /// The same with one head of key and value for all queries and without `enable_gqa`: no fused kernel
+    /// takes it (`check_batch_size_and_num_heads_dense`), and the products see it as many.
+    pub fn sdpa_of_one_head(&mut self, inputs: SdpaInputs<'_>) -> Tensor {
+        self.attended(inputs, false)
+    }
+
+    fn attended(&mut self, inputs: SdpaInputs<'_>, groups: bool) -> Tensor {
         // Autocast casts the arguments from the last to the first, a boolean mask stays.
         let mask = inputs.mask.map(|mask| match mask.dtype {
             DType::Bool => self.share(mask),
@@ -99,7 +109,7 @@ impl Tape {
             trained: mask.as_ref().is_some_and(Tensor::requires_grad),
             device: self.device,
         });
-        let out = if let Some(kernel) = kernel {
+        let out = if let Some(kernel) = kernel.filter(|_| groups) {
             let causal = inputs.causal;
             let attention = Attention {
                 kernel,
@@ -114,7 +124,7 @@ impl Tape {
             };
             self.fused_attention(&attention, [&query, &key, &value], inputs)
         } else {
-            self.composite_attention([&query, &key, &value], inputs)
+            self.composite_attention([&query, &key, &value], inputs, groups)
         };
         for tensor in [query, key, value].into_iter().chain(mask) {
             self.release(tensor);
@@ -213,7 +223,12 @@ impl Tape {
     ///
     /// Source: `_scaled_dot_product_attention_math` in `aten/src/ATen/native/transformers/attention.cpp`;
     /// half types are computed in fp32 (`allow_fp16_bf16_reduction_math_sdp` is off).
-    fn composite_attention(&mut self, tensors: [&Tensor; 3], inputs: SdpaInputs<'_>) -> Tensor {
+    fn composite_attention(
+        &mut self,
+        tensors: [&Tensor; 3],
+        inputs: SdpaInputs<'_>,
+        groups: bool,
+    ) -> Tensor {
         let dtype = tensors[0].dtype;
         let autocast = self.autocast();
         self.set_autocast(None);
@@ -221,7 +236,7 @@ impl Tape {
         let [query, key, value] = tensors.map(|tensor| self.cast(tensor, DType::F32));
         let [_, heads, tokens, _] = four(&query);
         let kv_tokens = four(&key)[2];
-        let groups = heads / four(&key)[1];
+        let groups = if groups { heads / four(&key)[1] } else { 1 };
         let scaled_query = self.mul_scalar(&query);
         let bias = if given.is_some() {
             given

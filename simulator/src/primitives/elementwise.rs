@@ -59,12 +59,19 @@ impl Tape {
     }
 
     /// `a += b` in place, `b` broadcast.
-    pub(super) fn add_in_place(&mut self, a: Tensor, b: &Tensor) -> Tensor {
+    pub fn add_in_place(&mut self, a: Tensor, b: &Tensor) -> Tensor {
         let node = self.records(&[&a, b]).then(|| {
             let rule = Backward::Add { inputs: [a.shape, b.shape], dtypes: [a.dtype, b.dtype] };
             self.begin_node(Prim::Add, rule, &[&a, b])
         });
         self.run(Prim::Add, pointwise(Pointwise::Binary, a.dtype, 2 * a.bytes()));
+        self.with_node(a, node)
+    }
+
+    /// `a /= number` in place.
+    pub fn scale_in_place(&mut self, a: Tensor) -> Tensor {
+        let node = self.records(&[&a]).then(|| self.begin_node(Prim::Div, Backward::Unary, &[&a]));
+        self.run(Prim::Div, pointwise(Pointwise::Unary, a.dtype, 2 * a.bytes()));
         self.with_node(a, node)
     }
 

@@ -153,6 +153,17 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// `x[..., :heads, :]` of `[batch, tokens, more heads, dim]`: a view. Element-wise results of it keep
+    /// its order.
+    pub fn leading_heads(&mut self, x: &Tensor, heads: u64) -> Tensor {
+        let [batch, tokens, _, dim] = four(x);
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        self.host(HostWork::View);
+        let out = self.part(x, Shape::new([batch, tokens, heads, dim]));
+        self.with_node(out, node)
+    }
+
     /// `x.permute(2, 0, 1).unsqueeze(0)` of `[tokens, tokens, heads]`: a view.
     pub fn heads_first(&mut self, x: &Tensor) -> Tensor {
         let [queries, keys, heads] = three(x);

@@ -13,8 +13,8 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Bert, Data, Experts, Family, Gpt2, Latent, LlamaLike, Opt, Parallel,
-    Positions, Projection, Router, SlidingWindow, T5, Task, Vit, adapter_parameters,
+    Activation, Architecture, Bert, Data, Experts, Falcon, Family, Gpt2, Latent, LlamaLike, Opt,
+    Parallel, Positions, Projection, Router, SlidingWindow, T5, Task, Vit, adapter_parameters,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};

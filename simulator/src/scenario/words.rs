@@ -28,6 +28,7 @@ impl Word for ModelKind {
         (Self::Mixtral.word(), Self::Mixtral),
         (Self::DeepseekV3.word(), Self::DeepseekV3),
         (Self::Gpt2.word(), Self::Gpt2),
+        (Self::Falcon.word(), Self::Falcon),
         (Self::GptNeox.word(), Self::GptNeox),
         (Self::Phi.word(), Self::Phi),
         (Self::Opt.word(), Self::Opt),

@@ -60,7 +60,7 @@ fn encoder_decoder(encoder: u64, decoder: u64, gated: bool) -> Value {
 
 #[test]
 fn parallel_layers_fold() {
-    for kind in ["phi", "gpt_neox"] {
+    for kind in ["phi", "gpt_neox", "falcon"] {
         let config = json!({
             "hidden_size": 96, "intermediate_size": 200, "num_hidden_layers": 7,
             "num_attention_heads": 6, "vocab_size": 501, "hidden_dropout": 0.1, "embd_pdrop": 0.1,

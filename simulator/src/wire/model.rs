@@ -15,6 +15,8 @@ pub enum ModelKind {
     DeepseekV3,
     /// `BertForMaskedLM`.
     Bert,
+    /// `FalconForCausalLM`.
+    Falcon,
     /// `GPT2LMHeadModel`.
     Gpt2,
     /// `GPTNeoXForCausalLM`.
@@ -47,7 +49,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -57,6 +59,7 @@ impl ModelKind {
         Self::Mixtral,
         Self::DeepseekV3,
         Self::Gpt2,
+        Self::Falcon,
         Self::GptNeox,
         Self::Phi,
         Self::Opt,
@@ -77,6 +80,7 @@ impl ModelKind {
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen2Moe => "Qwen2MoeForCausalLM",
+            Self::Falcon => "FalconForCausalLM",
             Self::GptNeox => "GPTNeoXForCausalLM",
             Self::Phi => "PhiForCausalLM",
             Self::Opt => "OPTForCausalLM",
@@ -99,6 +103,7 @@ impl ModelKind {
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
             Self::Qwen2Moe => "qwen2_moe",
+            Self::Falcon => "falcon",
             Self::GptNeox => "gpt_neox",
             Self::Phi => "phi",
             Self::Opt => "opt",

@@ -29,6 +29,7 @@ macro_rules! alike_layers {
 mod bert;
 mod defaults;
 mod experts;
+mod falcon;
 mod fields;
 mod gpt2;
 mod latent;
@@ -40,6 +41,7 @@ mod vit;
 
 pub use bert::Bert;
 pub use experts::{Experts, Router};
+pub use falcon::Falcon;
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
@@ -61,6 +63,8 @@ use crate::wire::{Faults, ModelKind};
 pub enum Architecture {
     /// `BertForMaskedLM`, `RobertaForMaskedLM`.
     Bert(Bert),
+    /// `FalconForCausalLM`.
+    Falcon(Falcon),
     /// `GPT2LMHeadModel`.
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
@@ -84,6 +88,7 @@ impl Architecture {
     ) -> Option<Self> {
         match kind {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
+            ModelKind::Falcon => falcon::read(table, faults).map(Self::Falcon),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
             ModelKind::GptNeox | ModelKind::Phi => {
@@ -106,6 +111,7 @@ impl Architecture {
     pub fn family(&self) -> &dyn Family {
         match self {
             Self::Bert(model) => model,
+            Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
@@ -118,6 +124,7 @@ impl Architecture {
     pub(super) fn family_mut(&mut self) -> &mut dyn Family {
         match self {
             Self::Bert(model) => model,
+            Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
