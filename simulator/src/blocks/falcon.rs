@@ -63,7 +63,7 @@ impl Network for FalconModel {
                 returned = weights;
                 output
             };
-            let output = self.style.run_layer(tape, index, &hidden_states, shared.kept(), layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), shared.kept(), layer);
             // `outputs`, with the weights of the layer before, lives until the next layer's.
             if let Some(old) = core::mem::replace(&mut weights, returned) {
                 tape.release(old);

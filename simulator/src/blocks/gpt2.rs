@@ -55,7 +55,7 @@ impl Network for Gpt2Model {
 
         for index in (0_u32..).take(self.layers.len()) {
             let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, mask.as_ref());
-            let output = self.style.run_layer(tape, index, &hidden_states, &mask, layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), &mask, layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "ln_f");

@@ -131,7 +131,7 @@ impl Network for LlamaModel {
             let position_ids = &position_ids;
             let shared = Shared { cos: &cos, sin: &sin, position_ids, mask };
             let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, &shared);
-            let output = self.style.run_layer(tape, index, &hidden_states, shared.kept(), layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), shared.kept(), layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "norm");

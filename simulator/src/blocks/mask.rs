@@ -228,6 +228,7 @@ fn boolean(tape: &mut Tape, [batch, tokens]: [u64; 2], windowed: bool) -> Tensor
 }
 
 /// The mask seen for every sequence: `expand`.
+#[expect(clippy::needless_pass_by_value, reason = "the handle moves into the result")]
 fn over_batch(mask: Tensor, [batch, tokens]: [u64; 2]) -> Tensor {
     let layout = if batch == 1 { mask.layout } else { Layout::Strided };
     Tensor { shape: Shape::new([batch, 1, tokens, tokens]), layout, view: true, ..mask }

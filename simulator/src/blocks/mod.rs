@@ -44,8 +44,7 @@ pub trait Network: Recompute + core::fmt::Debug {
     fn forward(&self, tape: &mut Tape, data: &Tensor) -> Tensor;
 
     /// As [`Self::forward`], for classes whose decoder reads the labels.
-    fn forward_to(&self, tape: &mut Tape, data: &Tensor, labels: &Tensor) -> Forwarded {
-        let _ = labels;
+    fn forward_to(&self, tape: &mut Tape, data: &Tensor, _labels: &Tensor) -> Forwarded {
         Forwarded { output: self.forward(tape, data), held: Vec::new() }
     }
 

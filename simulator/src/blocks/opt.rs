@@ -63,7 +63,7 @@ impl Network for OptModel {
         let mut hidden_states = tape.add(&inputs_embeds, &pos_embeds);
         for index in (0_u32..).take(self.layers.len()) {
             let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, mask.as_ref());
-            let output = self.style.run_layer(tape, index, &hidden_states, &mask, layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), &mask, layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         if let Some(norm) = self.final_norm {

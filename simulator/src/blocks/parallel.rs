@@ -65,7 +65,7 @@ impl Network for ParallelModel {
         for index in (0_u32..).take(self.layers.len()) {
             let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, &shared);
             let kept = shared.kept();
-            let output = self.style.run_layer(tape, index, &hidden_states, kept, layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), kept, layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "final_layer_norm");
@@ -177,7 +177,7 @@ impl ParallelModel {
         post_norm: Affine,
         [hidden_states, attn_output]: [&Tensor; 2],
     ) -> Tensor {
-        let summed = (!self.config.parallel).then(|| {
+        let summed = (!self.config.mlp_beside).then(|| {
             tape.enter(Block::Residual, "residual");
             tape.add(attn_output, hidden_states)
         });
@@ -186,14 +186,13 @@ impl ParallelModel {
         let mlp_output = self.mlp(tape, layer, &normed);
         tape.release(normed);
         tape.enter(Block::Residual, "residual");
-        let output = match &summed {
-            Some(summed) => tape.add(&mlp_output, summed),
-            None => {
-                let both = tape.add(&mlp_output, attn_output);
-                let output = tape.add(&both, hidden_states);
-                tape.release(both);
-                output
-            }
+        let output = if let Some(summed) = &summed {
+            tape.add(&mlp_output, summed)
+        } else {
+            let both = tape.add(&mlp_output, attn_output);
+            let output = tape.add(&both, hidden_states);
+            tape.release(both);
+            output
         };
         for tensor in core::iter::once(mlp_output).chain(summed) {
             tape.release(tensor);

@@ -15,8 +15,7 @@ impl Style {
     pub(super) fn run_layer<'a>(
         self,
         tape: &mut Tape,
-        index: u32,
-        hidden_states: &Tensor,
+        (index, hidden_states): (u32, &Tensor),
         arguments: impl IntoIterator<Item = &'a Tensor>,
         layer: impl FnOnce(&mut Tape) -> Tensor,
     ) -> Tensor {

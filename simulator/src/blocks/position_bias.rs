@@ -63,7 +63,7 @@ fn bucket(tape: &mut Tape, pairs: Shape, bidirectional: bool) -> Tensor {
     if_large = then(tape, if_large, DType::I64, Prim::Copy);
     if_large = then(tape, if_large, DType::I64, Prim::Add);
     let last = of(tape, DType::I64, Prim::Mask);
-    let least = then(tape, last, DType::I64, Prim::Mask);
+    let bounded = then(tape, last, DType::I64, Prim::Mask);
     tape.release(if_large);
     let chosen = of(tape, DType::I64, Prim::Mask);
     let buckets = match buckets {
@@ -73,7 +73,7 @@ fn bucket(tape: &mut Tape, pairs: Shape, bidirectional: bool) -> Tensor {
         }
         None => then(tape, chosen, DType::I64, Prim::Add),
     };
-    for tensor in [relative_position, is_small, least] {
+    for tensor in [relative_position, is_small, bounded] {
         tape.release(tensor);
     }
     buckets

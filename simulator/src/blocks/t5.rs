@@ -312,7 +312,7 @@ impl T5Model {
         tape.enter(Block::InputNorm, "layer_norm");
         let normed = layer_norm(tape, hidden_states, sub_layer.layer_norm);
         let Attended { output, position_bias, weights } =
-            self.attention(tape, sub_layer, &normed, None, given);
+            self.attention(tape, sub_layer, (&normed, None), given);
         let sum = self.add_dropped(tape, hidden_states, &output);
         tape.release(output);
         tape.release(normed);
@@ -331,7 +331,7 @@ impl T5Model {
         let keys = given.encoder_hidden_states;
         let given = Given { mask: None, position_bias: given.cross_position_bias, ..given };
         let Attended { output, position_bias, weights } =
-            self.attention(tape, sub_layer, &normed, keys, given);
+            self.attention(tape, sub_layer, (&normed, keys), given);
         let sum = self.add_dropped(tape, hidden_states, &output);
         tape.release(normed);
         tape.release(output);
@@ -353,8 +353,7 @@ impl T5Model {
         &self,
         tape: &mut Tape,
         sub_layer: &SubLayer,
-        hidden_states: &Tensor,
-        key_value_states: Option<&Tensor>,
+        (hidden_states, key_value_states): (&Tensor, Option<&Tensor>),
         given: Given<'_>,
     ) -> Attended {
         let crosses = key_value_states.is_some();
@@ -505,9 +504,10 @@ impl Stack {
                 let at = At {
                     path: format!("{name}.block.{i}.layer"),
                     layer: u32::try_from(first + i).ok(),
+                    first: i == 0,
                     dtype,
                 };
-                Layer::register(tape, config, &at, i == 0, decodes)
+                Layer::register(tape, config, &at, decodes)
             })
             .collect();
         let name = format!("{name}.final_layer_norm.weight");
@@ -520,6 +520,8 @@ impl Stack {
 struct At {
     path: String,
     layer: Option<u32>,
+    /// Whether it is the first of its stack.
+    first: bool,
     dtype: DType,
 }
 
@@ -531,9 +533,9 @@ impl At {
 }
 
 impl Layer {
-    fn register(tape: &mut Tape, config: &T5, at: &At, first: bool, decodes: bool) -> Self {
+    fn register(tape: &mut Tape, config: &T5, at: &At, decodes: bool) -> Self {
         let T5 { hidden, intermediate, .. } = *config;
-        let self_attention = SubLayer::register(tape, config, at, "0.SelfAttention", first);
+        let self_attention = SubLayer::register(tape, config, at, "0.SelfAttention", at.first);
         let cross_attention =
             decodes.then(|| SubLayer::register(tape, config, at, "1.EncDecAttention", false));
         let last = if decodes { 2 } else { 1 };

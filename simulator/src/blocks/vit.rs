@@ -44,7 +44,7 @@ impl Network for VitModel {
         let mut hidden_states = tape.share(&embedding_output);
         for index in (0_u32..).take(self.layers.len()) {
             let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states);
-            let output = self.style.run_layer(tape, index, &hidden_states, [], layer);
+            let output = self.style.run_layer(tape, (index, &hidden_states), [], layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "layernorm");

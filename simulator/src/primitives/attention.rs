@@ -24,6 +24,31 @@ pub struct SdpaInputs<'a> {
     pub dropout: f64,
 }
 
+/// What a kernel must know of a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MaskKind {
+    /// There is none.
+    None,
+    /// It is only read.
+    Read,
+    /// A gradient of it is wanted, which cuDNN's kernel does not make.
+    Trained,
+    /// Its rows are not adjacent in memory, which every fused kernel asks for
+    /// (`check_last_dim_stride_equals_1_dense` in `sdp_utils_cpp.h`).
+    Apart,
+}
+
+impl MaskKind {
+    fn of(mask: Option<&Tensor>) -> Self {
+        match mask {
+            None => Self::None,
+            Some(mask) if mask.layout == Layout::HeadsLast => Self::Apart,
+            Some(mask) if mask.requires_grad() => Self::Trained,
+            Some(_) => Self::Read,
+        }
+    }
+}
+
 /// What the choice of a kernel depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelQuestion {
@@ -35,13 +60,8 @@ pub struct KernelQuestion {
     pub value_dim: u64,
     /// Whether several query heads share a key head (`enable_gqa`).
     pub grouped: bool,
-    /// Whether there is a mask.
-    pub masked: bool,
-    /// Whether a row of the mask is adjacent in memory (`check_last_dim_stride_equals_1_dense` in
-    /// `sdp_utils_cpp.h`: no fused kernel reads another one).
-    pub adjacent: bool,
-    /// Whether a gradient of the mask is wanted, which cuDNN's kernel does not make.
-    pub trained: bool,
+    /// The mask.
+    pub mask: MaskKind,
     /// The machine.
     pub device: Device,
 }
@@ -55,19 +75,19 @@ pub struct KernelQuestion {
 /// 256), then `FlashAttention` (half types, capability 8.0, head dimension up to 256, no mask), then the
 /// memory-efficient kernel (no grouped heads, rows of a multiple of 16 bytes).
 pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
-    let KernelQuestion { dtype, head_dim, value_dim, grouped, masked, device, .. } = question;
+    let KernelQuestion { dtype, head_dim, value_dim, grouped, mask, device } = question;
     let (major, minor) = device.capability;
     let dims = [head_dim, value_dim];
     let aligned = dims.iter().all(|dim| dim.is_multiple_of(8) && *dim <= 256);
     let in_words = dims.iter().all(|dim| (dim * dtype.bytes()).is_multiple_of(16));
     let efficient = (!grouped && in_words).then_some(AttentionKernel::Efficient);
-    if !question.adjacent {
+    if mask == MaskKind::Apart {
         None
     } else if !dtype.is_half() {
         efficient
-    } else if matches!((major, minor), (9 | 10, 0)) && aligned && !question.trained {
+    } else if matches!((major, minor), (9 | 10, 0)) && aligned && mask != MaskKind::Trained {
         Some(AttentionKernel::Cudnn)
-    } else if 8 <= major && head_dim <= 256 && value_dim == head_dim && !masked {
+    } else if 8 <= major && head_dim <= 256 && value_dim == head_dim && mask == MaskKind::None {
         Some(AttentionKernel::Flash)
     } else {
         efficient
@@ -104,9 +124,7 @@ impl Tape {
             head_dim,
             value_dim,
             grouped: heads != kv_heads,
-            masked: mask.is_some(),
-            adjacent: mask.as_ref().is_none_or(|mask| mask.layout != Layout::HeadsLast),
-            trained: mask.as_ref().is_some_and(Tensor::requires_grad),
+            mask: MaskKind::of(mask.as_ref()),
             device: self.device,
         });
         let out = if let Some(kernel) = kernel.filter(|_| groups) {

@@ -37,7 +37,7 @@ pub struct Parallel {
     /// `resid_pdrop`, `hidden_dropout`.
     pub residual_dropout: f64,
     /// `use_parallel_residual` of GPT-NeoX: whether the MLP reads what the attention reads.
-    pub parallel: bool,
+    pub mlp_beside: bool,
     /// `attention_bias` of GPT-NeoX.
     pub attention_bias: bool,
     /// `tie_word_embeddings`.
@@ -163,12 +163,12 @@ pub(super) fn read(
     let embedding_dropout = table.number_or(embedding, limits::DROPOUT, 0.0, faults);
     let residual_dropout = table.number_or(residual, limits::DROPOUT, 0.0, faults);
     let tied = table.flag_or("tie_word_embeddings", false, faults);
-    let (mut kv_heads, mut parallel, mut attention_bias) = (heads, Some(true), Some(true));
+    let (mut kv_heads, mut mlp_beside, mut attention_bias) = (heads, Some(true), Some(true));
     if phi {
         kv_heads = table.integer_or("num_key_value_heads", limits::HEADS, heads?, faults);
         must_be_off(table, "qk_layernorm", "norms of query and key are not simulated", faults);
     } else {
-        parallel = table.flag_or("use_parallel_residual", true, faults);
+        mlp_beside = table.flag_or("use_parallel_residual", true, faults);
         attention_bias = table.flag_or("attention_bias", true, faults);
         must_be_off(table, "is_decoder", "such a decoder is not simulated", faults);
     }
@@ -190,7 +190,7 @@ pub(super) fn read(
         embedding_dropout: embedding_dropout?,
         attention_dropout: attention_dropout?,
         residual_dropout: residual_dropout?,
-        parallel: parallel?,
+        mlp_beside: mlp_beside?,
         attention_bias: attention_bias?,
         tied: tied?,
     })
@@ -213,7 +213,7 @@ fn rotary_dim(phi: bool, head_dim: u64, table: &mut Table<'_>, faults: &mut Faul
         reason = "a share of a head"
     )]
     let dim = elements as u64;
-    if dim == 0 || dim % 2 != 0 {
+    if dim == 0 || !dim.is_multiple_of(2) {
         let message = format!("{dim} rotated elements of a head are not a positive even number");
         let fault = Fault::new(table.path(key), Rule::Divisible, message);
         let arguments = [dim.to_string(), String::from("multiple of"), String::from("2")];
