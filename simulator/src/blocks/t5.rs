@@ -119,11 +119,6 @@ impl Network for T5Model {
     fn makes_head_last(&self) -> bool {
         false
     }
-
-    /// The stacks have embeddings of their own over the shared weight: `shared` is never called.
-    fn input_embedding(&self) -> Option<ParamId> {
-        None
-    }
 }
 
 impl Recompute for T5Model {
