@@ -164,7 +164,7 @@ mod tests {
                     already_used_bytes: 0,
                     process_cap_bytes: None,
                 },
-                workload: Workload { micro_batch: 1, seq_len: 4096, grad_accum: 1 },
+                workload: Workload { micro_batch: 1, seq_len: 4096, target_len: 0, grad_accum: 1 },
                 precision: Precision::Bf16,
                 optimizer: Optimizer::default(),
                 checkpointing: Checkpointing::None,

@@ -125,6 +125,9 @@ pub struct Fields {
     /// Tokens per sequence [default: 1024]
     #[arg(long, value_name = "N")]
     pub seq_len: Option<u64>,
+    /// Tokens per target sequence of an encoder–decoder [default: as many]
+    #[arg(long, value_name = "N")]
+    pub target_len: Option<u64>,
     /// Forward and backward passes per optimizer step [default: 1]
     #[arg(long, value_name = "N")]
     pub grad_accum: Option<u64>,

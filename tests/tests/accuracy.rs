@@ -93,6 +93,13 @@ fn vit() {
 }
 
 #[test]
+fn t5() {
+    check(&["t5l"], &MAX, &MIN);
+    let max = ["allocated_peak:worst=0.01", "reserved_peak:worst=0.05", "curve_gap_pct:worst=0.2"];
+    check(&["small-t5"], &max, &MIN);
+}
+
+#[test]
 fn qwen() {
     check(&["qwen05", "qwen3-"], &MAX, &MIN);
 }

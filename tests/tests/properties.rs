@@ -222,12 +222,73 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    fn parallel(kind: ModelKind)(
+        (heads, head_dim, layers) in (1..=6_u64, one_of(&[8, 16, 32]), 1..=4_u64),
+        (intermediate, vocab) in (one_of(&[80, 200]), 10..=600_u64),
+        (parallel, attention_bias, tied) in (any::<bool>(), any::<bool>(), any::<bool>()),
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let mut config = json!({
+            "hidden_size": heads * head_dim, "num_attention_heads": heads,
+            "num_hidden_layers": layers, "intermediate_size": intermediate, "vocab_size": vocab,
+            "attention_dropout": dropout, "tie_word_embeddings": tied,
+        });
+        if kind == ModelKind::Phi {
+            config["resid_pdrop"] = dropout.into();
+        } else {
+            config["hidden_dropout"] = dropout.into();
+            config["use_parallel_residual"] = parallel.into();
+            config["attention_bias"] = attention_bias.into();
+        }
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+prop_compose! {
+    fn falcon()(
+        (heads, head_dim, layers) in (2..=6_u64, one_of(&[4, 16, 30]), 1..=4_u64),
+        (vocab, bias) in (10..=600_u64, any::<bool>()),
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let config = json!({
+            "hidden_size": heads * head_dim, "num_attention_heads": heads,
+            "num_hidden_layers": layers, "vocab_size": vocab, "bias": bias,
+            "hidden_dropout": dropout,
+        });
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
+prop_compose! {
+    fn t5()(
+        (heads, head_dim) in (2..=6_u64, one_of(&[4, 16, 32])),
+        (hidden, intermediate) in (one_of(&[48, 64]), one_of(&[80, 200])),
+        (encoder, decoder) in (1..=4_u64, 1..=4_u64),
+        vocab in 10..=600_u64,
+        feed_forward in one_of(&["relu", "gated-gelu", "gated-silu"]),
+        scales: bool,
+        dropout in one_of(&[0.0, 0.1]),
+    ) -> Map<String, Value> {
+        let config = json!({
+            "d_model": hidden, "d_ff": intermediate, "d_kv": head_dim, "num_heads": heads,
+            "num_layers": encoder, "num_decoder_layers": decoder, "vocab_size": vocab,
+            "feed_forward_proj": feed_forward, "tie_word_embeddings": scales,
+            "dropout_rate": dropout,
+        });
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
 fn model() -> impl Strategy<Value = Model> {
     choice::<ModelKind>().prop_flat_map(|kind| {
         let config = match kind {
             ModelKind::Gpt2 => gpt2().boxed(),
             ModelKind::Bert | ModelKind::Roberta => encoder().boxed(),
             ModelKind::Opt => opt().boxed(),
+            ModelKind::Falcon => falcon().boxed(),
+            ModelKind::GptNeox | ModelKind::Phi => parallel(kind).boxed(),
+            ModelKind::T5 => t5().boxed(),
             ModelKind::Vit => vit().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
             ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
@@ -322,6 +383,10 @@ fn fitting(adapter: Adapter, model: &Model) -> Option<Adapter> {
     Some(Adapter { targets, ..adapter })
 }
 
+fn has_decoder(model: &Model) -> bool {
+    matches!(model, Model::Inline { kind: ModelKind::T5, .. })
+}
+
 fn reads_images(model: &Model) -> bool {
     matches!(model, Model::Inline { kind: ModelKind::Vit, .. })
 }
@@ -330,15 +395,17 @@ prop_compose! {
     fn scenario()(
         model in model(),
         hardware in hardware(),
-        (micro_batch, seq_len, grad_accum) in (1..=4_u64, 8..=256_u64, 1..=3_u64),
+        (micro_batch, seq_len, target_len, grad_accum) in
+            (1..=4_u64, 8..=256_u64, 0..=64_u64, 1..=3_u64),
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
         stack in stack(),
     ) -> Scenario {
         let seq_len = if reads_images(&model) { 0 } else { seq_len };
+        let target_len = if has_decoder(&model) { target_len } else { 0 };
         let adapter = adapter.and_then(|adapter| fitting(adapter, &model));
-        let workload = Workload { micro_batch, seq_len, grad_accum };
+        let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
         let (version, name) = (SCENARIO_VERSION, None);
         Scenario {
             version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
@@ -546,7 +613,7 @@ proptest! {
             CATALOG.models.iter().map(|model| model.id.clone()).collect::<Vec<_>>(),
         ),
     ) {
-        let workload = Workload { micro_batch, seq_len, grad_accum: 1 };
+        let workload = Workload { micro_batch, seq_len, target_len: 0, grad_accum: 1 };
         let scenario = Scenario { workload, model: Model::Catalog { id }, ..scenario };
         // What cannot be counted is refused with a fault.
         if let Ok(valid) = validate(&scenario, &CATALOG) {

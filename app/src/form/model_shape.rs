@@ -87,6 +87,18 @@ const OPT: [&str; 7] = [
     "max_position_embeddings",
 ];
 
+const FALCON: [&str; 6] = [
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "vocab_size",
+    "tie_word_embeddings",
+];
+
+const T5: [&str; 7] =
+    ["d_model", "d_ff", "d_kv", "num_layers", "num_decoder_layers", "num_heads", "vocab_size"];
+
 const VIT: [&str; 7] = [
     "hidden_size",
     "intermediate_size",
@@ -106,6 +118,9 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
         ModelKind::DeepseekV3 => &DEEPSEEK,
         ModelKind::Opt => &OPT,
+        ModelKind::Falcon => &FALCON,
+        ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
+        ModelKind::T5 => &T5,
         ModelKind::Vit => &VIT,
         _ => &LLAMA,
     }

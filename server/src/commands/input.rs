@@ -80,6 +80,7 @@ fn overlay(document: &mut Value, fields: &Fields) -> anyhow::Result<()> {
     let numbers = [
         ("workload.micro_batch", fields.micro_batch),
         ("workload.seq_len", fields.seq_len),
+        ("workload.target_len", fields.target_len),
         ("workload.grad_accum", fields.grad_accum),
         ("adapter.rank", fields.lora_rank),
         ("hardware.already_used_bytes", fields.already_used),

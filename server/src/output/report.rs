@@ -119,8 +119,12 @@ fn question(report: &Report) -> String {
         1 => String::new(),
         n => format!(" × {n} micro-batches"),
     };
+    let target = match workload.target_len {
+        0 => String::new(),
+        n => format!(" to {}", thousands(n)),
+    };
     format!(
-        "{} ({} parameters{trained}) on {} ({})\n{} × {} tokens{accumulated}, {}",
+        "{} ({} parameters{trained}) on {} ({})\n{} × {}{target} tokens{accumulated}, {}",
         report.model.name,
         thousands(report.model.parameters),
         report.gpu.name,

@@ -107,7 +107,7 @@ fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {
 
 /// Softmax in fp32 when asked for or under autocast, which asks for it then. A bf16 input is cast
 /// first; an fp16 input is read by the kernel itself (`at::native::softmax`).
-fn softmax(tape: &mut Tape, x: &Tensor, in_f32: bool) -> Tensor {
+pub(super) fn softmax(tape: &mut Tape, x: &Tensor, in_f32: bool) -> Tensor {
     let widens = in_f32 || tape.autocast().is_some();
     if !widens || x.dtype == DType::F16 {
         let dtype = if widens { DType::F32 } else { x.dtype };

@@ -8,11 +8,11 @@ use crate::primitives::scan_scratch;
 use crate::scenario::Bert;
 use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::Checkpointing;
 
 use super::affine::Affine;
 use super::attention::{Inputs, Softmax, attend};
 use super::llama::activate;
+use super::plain::projected_heads;
 use super::{Network, Style, parameter};
 
 /// The model's parameters.
@@ -58,7 +58,8 @@ impl Network for BertModel {
         let embedding_output = self.embed(tape, ids);
         let mut hidden_states = tape.share(&embedding_output);
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states);
+            let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states);
+            let output = self.style.run_layer(tape, (index, &hidden_states), [], layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.release(embedding_output);
@@ -166,17 +167,6 @@ impl BertModel {
         position_ids
     }
 
-    fn run_layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
-        if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states);
-        }
-        let input = tape.share(hidden_states);
-        tape.begin_checkpoint(index, input, Vec::new());
-        let output = self.layer(tape, index, hidden_states);
-        tape.end_checkpoint();
-        output
-    }
-
     fn layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
@@ -209,15 +199,7 @@ impl BertModel {
     ) -> (Tensor, Option<Tensor>) {
         let modules = [("query", layer.query), ("key", layer.key), ("value", layer.value)];
         let head_dim = self.config.hidden / self.config.heads;
-        let [query, key, value] = modules.map(|(module, linear)| {
-            tape.enter(Block::Attention, module);
-            let projected = linear.apply(tape, hidden_states);
-            let per_head = tape.split_last(&projected, head_dim);
-            tape.release(projected);
-            let heads = tape.transpose(&per_head);
-            tape.release(per_head);
-            heads
-        });
+        let [query, key, value] = projected_heads(tape, modules, hidden_states, head_dim);
         tape.enter(Block::Attention, "attn_output");
         let inputs = Inputs {
             query: &query,

@@ -6,11 +6,11 @@ use crate::engine::Recompute;
 use crate::scenario::Gpt2;
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::Checkpointing;
 
 use super::affine::Affine;
 use super::attention::{Inputs, Softmax, attend};
 use super::llama::activate;
+use super::plain::per_head;
 use super::{Network, Style, mask, parameter};
 
 /// The model's parameters and what its forward pass keeps.
@@ -54,7 +54,8 @@ impl Network for Gpt2Model {
         tape.release(core::mem::replace(&mut hidden_states, dropped));
 
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states, mask.as_ref());
+            let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, mask.as_ref());
+            let output = self.style.run_layer(tape, (index, &hidden_states), &mask, layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "ln_f");
@@ -95,24 +96,6 @@ impl Gpt2Model {
             parameter(tape, "lm_head.weight".to_owned(), [config.vocab, hidden], dtype)
         };
         Self { config: config.clone(), style, wte, wpe, layers, ln_f, lm_head }
-    }
-
-    fn run_layer(
-        &self,
-        tape: &mut Tape,
-        index: u32,
-        hidden_states: &Tensor,
-        mask: Option<&Tensor>,
-    ) -> Tensor {
-        if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states, mask);
-        }
-        let input = tape.share(hidden_states);
-        let arguments = mask.map(|mask| tape.share(mask)).into_iter().collect();
-        tape.begin_checkpoint(index, input, arguments);
-        let output = self.layer(tape, index, hidden_states, mask);
-        tape.end_checkpoint();
-        output
     }
 
     pub(super) fn layer(
@@ -160,13 +143,8 @@ impl Gpt2Model {
         let [query, key, value] = tape.split3(&qkv);
         tape.release(qkv);
         // In the order of the source, which is that of backward, too.
-        let [key, value, query] = [key, value, query].map(|part| {
-            let per_head = tape.split_last(&part, self.config.hidden / self.config.heads);
-            tape.release(part);
-            let heads = tape.transpose(&per_head);
-            tape.release(per_head);
-            heads
-        });
+        let [key, value, query] = [key, value, query]
+            .map(|part| per_head(tape, part, self.config.hidden / self.config.heads));
         tape.enter(Block::Attention, "attn_output");
         let inputs = Inputs {
             query: &query,

@@ -10,7 +10,6 @@ use crate::engine::Recompute;
 use crate::scenario::{Activation, LlamaLike};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::Checkpointing;
 use crate::wire::timeline::Category;
 
 use super::experts::Mixture;
@@ -44,6 +43,15 @@ pub(super) struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
+    /// Cosine and sine, the positions, and the mask if there is one.
+    pub(super) const fn new(
+        [cos, sin]: [&'a Tensor; 2],
+        position_ids: &'a Tensor,
+        mask: Option<&'a Tensor>,
+    ) -> Self {
+        Self { cos, sin, position_ids, mask }
+    }
+
     /// From a checkpoint's arguments: the mask, if there is one, sine and cosine, the positions.
     pub(super) fn of(arguments: &'a [Tensor]) -> Self {
         match arguments {
@@ -53,10 +61,9 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// As a checkpoint keeps them, in the order in which they die: the tuple of tables from its end.
-    fn arguments(&self, tape: &mut Tape) -> Vec<Tensor> {
-        let others = [self.sin, self.cos, self.position_ids];
-        self.mask.into_iter().chain(others).map(|tensor| tape.share(tensor)).collect()
+    /// What a checkpoint keeps, in the order in which it dies: the tuple of tables from its end.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &'a Tensor> + use<'a> {
+        self.mask.into_iter().chain([self.sin, self.cos, self.position_ids])
     }
 }
 
@@ -146,7 +153,8 @@ impl Network for LlamaModel {
             let position_ids = &position_ids;
             let Tables { cos, sin } = &tables[self.kind_of_tables(index)];
             let shared = Shared { cos, sin, position_ids, mask };
-            let output = self.run_layer(tape, index, &hidden_states, &shared);
+            let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, &shared);
+            let output = self.style.run_layer(tape, (index, &hidden_states), shared.kept(), layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "norm");
@@ -234,24 +242,6 @@ impl LlamaModel {
         let kinds = self.config.gemma.as_ref().map_or(1, |gemma| gemma.rotary_kinds);
         let window = self.config.sliding_window.as_ref();
         usize::from(kinds == 2 && window.is_some_and(|window| window.applies_to(u64::from(layer))))
-    }
-
-    fn run_layer(
-        &self,
-        tape: &mut Tape,
-        index: u32,
-        hidden_states: &Tensor,
-        shared: &Shared<'_>,
-    ) -> Tensor {
-        if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states, shared);
-        }
-        let input = tape.share(hidden_states);
-        let arguments = shared.arguments(tape);
-        tape.begin_checkpoint(index, input, arguments);
-        let output = self.layer(tape, index, hidden_states, shared);
-        tape.end_checkpoint();
-        output
     }
 
     pub(super) fn layer(

@@ -110,6 +110,36 @@ fn boolean_of_padding(tape: &mut Tape, [batch, tokens]: [u64; 2]) -> Tensor {
     both
 }
 
+/// The mask of a class that says nothing of positions, so that no packed sequences are looked for.
+pub(super) fn causal_of_embeddings(
+    tape: &mut Tape,
+    sizes: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+) -> Option<Tensor> {
+    tape.enter(Block::Mask, "causal_mask");
+    (attention == Attention::Eager).then(|| {
+        let allowed = boolean(tape, sizes, false);
+        additive(tape, sizes, dtype, allowed)
+    })
+}
+
+/// The mask of a class that says nothing of positions and asks for a mask even where causality could
+/// be a flag (`allow_is_causal_skip=False`).
+pub(super) fn causal_always(
+    tape: &mut Tape,
+    sizes: [u64; 2],
+    dtype: DType,
+    attention: Attention,
+) -> Tensor {
+    tape.enter(Block::Mask, "causal_mask");
+    let allowed = boolean(tape, sizes, false);
+    match attention {
+        Attention::Sdpa => allowed,
+        Attention::Eager => additive(tape, sizes, dtype, allowed),
+    }
+}
+
 fn mask(
     tape: &mut Tape,
     sizes: [u64; 2],

@@ -7,6 +7,7 @@ mod affine;
 mod attention;
 mod bert;
 mod experts;
+mod falcon;
 mod gemma;
 mod gpt2;
 mod heads;
@@ -15,14 +16,21 @@ mod mask;
 mod mla;
 mod mlp;
 mod opt;
+mod parallel;
 mod phi3;
+mod plain;
+mod position_bias;
 mod rotary;
+mod t5;
 mod vit;
 
 use bert::BertModel;
+use falcon::FalconModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
+use parallel::ParallelModel;
+use t5::T5Model;
 use vit::VitModel;
 
 use crate::engine::Recompute;
@@ -36,6 +44,11 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// Runs the model on its data: up to the last hidden state where the task is causal language
     /// modelling, whose loss has several forms; to the logits elsewhere.
     fn forward(&self, tape: &mut Tape, data: &Tensor) -> Tensor;
+
+    /// As [`Self::forward`], for classes whose decoder reads the labels.
+    fn forward_to(&self, tape: &mut Tape, data: &Tensor, _labels: &Tensor) -> Forwarded {
+        Forwarded { output: self.forward(tape, data), held: Vec::new() }
+    }
 
     /// From what [`Self::forward`] gave to the logits, for classes that hold their last hidden state
     /// until the loss is known; the others give logits at once.
@@ -52,10 +65,29 @@ pub trait Network: Recompute + core::fmt::Debug {
     /// The output projection's weight.
     fn lm_head(&self) -> ParamId;
 
+    /// The output projection's bias, where it has one.
+    fn lm_head_bias(&self) -> Option<ParamId> {
+        None
+    }
+
+    /// Whether construction makes an output projection last, where it is then tied to the embedding.
+    fn makes_head_last(&self) -> bool {
+        true
+    }
+
     /// The table of `get_input_embeddings()`: the first parameter, where a model has one.
     fn input_embedding(&self) -> Option<ParamId> {
         Some(ParamId::new(0))
     }
+}
+
+/// What a forward pass leaves.
+#[derive(Debug)]
+pub struct Forwarded {
+    /// The last hidden state, or the logits.
+    pub output: Tensor,
+    /// What else lives until the loss is known: names of the class's `forward`, fields of its result.
+    pub held: Vec<Tensor>,
 }
 
 /// How a model runs.
@@ -76,9 +108,14 @@ pub fn register(
 ) -> Box<dyn Network> {
     match architecture {
         Architecture::Bert(config) => Box::new(BertModel::register(tape, config, dtype, style)),
+        Architecture::Falcon(config) => Box::new(FalconModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::Parallel(config) => {
+            Box::new(ParallelModel::register(tape, config, dtype, style))
+        }
+        Architecture::T5(config) => Box::new(T5Model::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }

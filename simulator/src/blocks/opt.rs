@@ -7,11 +7,11 @@ use crate::primitives::scan_scratch;
 use crate::scenario::{Opt, POSITION_OFFSET};
 use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::Checkpointing;
 
 use super::affine::Affine;
 use super::attention::{Inputs, Softmax, attend};
 use super::llama::activate;
+use super::plain::per_head;
 use super::{Network, Style, mask, parameter};
 
 /// The model's parameters.
@@ -62,7 +62,8 @@ impl Network for OptModel {
         tape.enter(Block::Embedding, "hidden_states");
         let mut hidden_states = tape.add(&inputs_embeds, &pos_embeds);
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states, mask.as_ref());
+            let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states, mask.as_ref());
+            let output = self.style.run_layer(tape, (index, &hidden_states), &mask, layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         if let Some(norm) = self.final_norm {
@@ -143,24 +144,6 @@ impl OptModel {
         }
     }
 
-    fn run_layer(
-        &self,
-        tape: &mut Tape,
-        index: u32,
-        hidden_states: &Tensor,
-        mask: Option<&Tensor>,
-    ) -> Tensor {
-        if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states, mask);
-        }
-        let input = tape.share(hidden_states);
-        let arguments = mask.map(|mask| tape.share(mask)).into_iter().collect();
-        tape.begin_checkpoint(index, input, arguments);
-        let output = self.layer(tape, index, hidden_states, mask);
-        tape.end_checkpoint();
-        output
-    }
-
     fn layer(&self, tape: &mut Tape, index: u32, input: &Tensor, mask: Option<&Tensor>) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
@@ -223,23 +206,16 @@ impl OptModel {
         mask: Option<&Tensor>,
     ) -> (Tensor, Option<Tensor>) {
         let head_dim = self.config.hidden / self.config.heads;
-        let heads = |tape: &mut Tape, projected: Tensor| {
-            let per_head = tape.split_last(&projected, head_dim);
-            tape.release(projected);
-            let heads = tape.transpose(&per_head);
-            tape.release(per_head);
-            heads
-        };
         tape.enter(Block::Attention, "q_proj");
         let projected = layer.q_proj.apply(tape, hidden_states);
         let scaled = tape.mul_scalar(&projected);
         tape.release(projected);
-        let query = heads(tape, scaled);
+        let query = per_head(tape, scaled, head_dim);
         tape.enter(Block::Attention, "k_proj");
         let key = layer.k_proj.apply(tape, hidden_states);
         tape.enter(Block::Attention, "v_proj");
         let value = layer.v_proj.apply(tape, hidden_states);
-        let [key, value] = [key, value].map(|projected| heads(tape, projected));
+        let [key, value] = [key, value].map(|projected| per_head(tape, projected, head_dim));
         tape.enter(Block::Attention, "attn_output");
         let inputs = Inputs {
             query: &query,

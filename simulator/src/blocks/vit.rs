@@ -7,11 +7,10 @@ use crate::engine::Recompute;
 use crate::scenario::{CHANNELS, Vit};
 use crate::tape::{Block, ParamId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::Checkpointing;
 
 use super::affine::Affine;
 use super::attention::{Inputs, Softmax, attend};
-use super::llama::activate;
+use super::plain::{self, projected_heads};
 use super::{Network, Style, parameter};
 
 /// The model's parameters.
@@ -44,7 +43,8 @@ impl Network for VitModel {
         let embedding_output = self.embed(tape, pixel_values);
         let mut hidden_states = tape.share(&embedding_output);
         for index in (0_u32..).take(self.layers.len()) {
-            let output = self.run_layer(tape, index, &hidden_states);
+            let layer = |tape: &mut Tape| self.layer(tape, index, &hidden_states);
+            let output = self.style.run_layer(tape, (index, &hidden_states), [], layer);
             tape.release(core::mem::replace(&mut hidden_states, output));
         }
         tape.enter(Block::FinalNorm, "layernorm");
@@ -125,17 +125,6 @@ impl VitModel {
         embeddings
     }
 
-    fn run_layer(&self, tape: &mut Tape, index: u32, hidden_states: &Tensor) -> Tensor {
-        if self.style.checkpointing == Checkpointing::None {
-            return self.layer(tape, index, hidden_states);
-        }
-        let input = tape.share(hidden_states);
-        tape.begin_checkpoint(index, input, Vec::new());
-        let output = self.layer(tape, index, hidden_states);
-        tape.end_checkpoint();
-        output
-    }
-
     fn layer(&self, tape: &mut Tape, index: u32, input: &Tensor) -> Tensor {
         let layer = &self.layers[index as usize];
         tape.enter_layer(Some(index));
@@ -151,7 +140,10 @@ impl VitModel {
         tape.enter(Block::PostNorm, "layernorm_after");
         let normed = layer.norm_after.normed(tape, &hidden_states);
         tape.release(core::mem::replace(&mut hidden_states, normed));
-        let projected = self.mlp(tape, layer, &hidden_states);
+        let linears = [layer.fc1, layer.fc2];
+        let activation = self.config.activation;
+        let projected =
+            plain::mlp(tape, &hidden_states, linears, activation, ["fc1", "activation_fn", "fc2"]);
         tape.release(core::mem::replace(&mut hidden_states, projected));
         self.add_dropped(tape, &mut hidden_states, &residual);
         for tensor in [Some(residual), weights].into_iter().flatten() {
@@ -180,15 +172,7 @@ impl VitModel {
         let modules =
             [("q_proj", layer.q_proj), ("k_proj", layer.k_proj), ("v_proj", layer.v_proj)];
         let head_dim = self.config.hidden / self.config.heads;
-        let [query, key, value] = modules.map(|(module, linear)| {
-            tape.enter(Block::Attention, module);
-            let projected = linear.apply(tape, hidden_states);
-            let per_head = tape.split_last(&projected, head_dim);
-            tape.release(projected);
-            let heads = tape.transpose(&per_head);
-            tape.release(per_head);
-            heads
-        });
+        let [query, key, value] = projected_heads(tape, modules, hidden_states, head_dim);
         tape.enter(Block::Attention, "attn_output");
         let inputs = Inputs {
             query: &query,
@@ -209,18 +193,6 @@ impl VitModel {
             tape.release(tensor);
         }
         (attn_output, weights)
-    }
-
-    fn mlp(&self, tape: &mut Tape, layer: &Layer, x: &Tensor) -> Tensor {
-        tape.enter(Block::Mlp, "fc1");
-        let mut hidden_states = layer.fc1.apply(tape, x);
-        tape.enter(Block::Mlp, "activation_fn");
-        let activated = activate(tape, &hidden_states, self.config.activation);
-        tape.release(core::mem::replace(&mut hidden_states, activated));
-        tape.enter(Block::Mlp, "fc2");
-        let projected = layer.fc2.apply(tape, &hidden_states);
-        tape.release(core::mem::replace(&mut hidden_states, projected));
-        hidden_states
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use crate::clock::{HostWork, Issue, Pointwise};
 use crate::primitives::{pointwise, run_backward};
 use crate::tape::{
-    Backward, Edge, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor,
+    Backward, Edge, Edges, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor,
 };
 use crate::tensor::Shape;
 use crate::wire::timeline::Category;
@@ -148,7 +148,7 @@ fn arrive(tape: &mut Tape, id: ParamId, gradient: Tensor) {
 /// Accumulates into the parameters whose gradients are complete.
 ///
 /// The first gradient is taken over; later ones are added in place.
-fn accumulate_parameters(tape: &mut Tape, edges: [Edge; 3]) {
+fn accumulate_parameters(tape: &mut Tape, edges: Edges) {
     for edge in edges {
         let Edge::Param { id, .. } = edge else { continue };
         let param = tape.param_mut(id);

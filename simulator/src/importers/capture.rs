@@ -51,6 +51,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     }
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, &mut faults);
     let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
+    let target_len = table.integer_or("target_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);
     let precision = precision(&mut table, &mut faults);
     let optimizer = optimizer(&mut table, &mut faults);
@@ -66,8 +67,12 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
     }
     let scenario = (|| {
-        let workload =
-            Workload { micro_batch: micro_batch?, seq_len: seq_len?, grad_accum: grad_accum? };
+        let workload = Workload {
+            micro_batch: micro_batch?,
+            seq_len: seq_len?,
+            target_len: target_len?,
+            grad_accum: grad_accum?,
+        };
         Some(Scenario {
             version: SCENARIO_VERSION,
             name,

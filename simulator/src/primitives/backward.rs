@@ -1,25 +1,27 @@
 //! The backward rules: what each node's gradients allocate, in the framework's order.
 
 use crate::clock::Issue;
-use crate::tape::{Backward, Edge, NodeId, Prim, Product, SavedSlot, Scope, Tape, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tape::{
+    Backward, Edges, MAX_INPUTS, NodeId, Prim, Product, SavedSlot, Scope, Tape, Tensor,
+};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::gradients::{
-    add, bmm, cat, cat_tokens, copy_slices, div, expand, flat_rows, fused_loss, layer_norm, linear,
-    mean, mul, nll_loss, repeat_kv, reshape, rsqrt, sdpa, slice, softmax, split, square, subtract,
-    transpose,
+    add, bmm, cat, cat_tokens, copy_slices, div, expand, flat_rows, fused_loss, heads_last,
+    layer_norm, linear, mean, mul, nll_loss, repeat_kv, reshape, rsqrt, sdpa, slice, softmax,
+    split, square, subtract, transpose, where_or_zero,
 };
 
 /// Gradients of a node's inputs, in argument order.
-pub type Gradients = [Option<Tensor>; 3];
+pub type Gradients = [Option<Tensor>; MAX_INPUTS];
 
-pub(super) const NONE: Gradients = [None, None, None];
+pub(super) const NONE: Gradients = [None, None, None, None];
 
 /// What a rule knows of its node.
 #[derive(Clone, Copy)]
 pub(super) struct Context {
     pub prim: Prim,
-    pub edges: [Edge; 3],
+    pub edges: Edges,
     pub dtype: DType,
 }
 
@@ -90,7 +92,7 @@ fn apply(
     tape: &mut Tape,
     rule: Backward,
     context: Context,
-    grads: &Gradients,
+    grads: &[Option<Tensor>],
     saved: &[SavedSlot],
 ) -> Gradients {
     if let Backward::Split { input, parts } = rule {
@@ -109,6 +111,9 @@ fn apply(
         Backward::Cast { to } => one(tape.elementwise(Prim::Copy, &[grad], to)),
         Backward::Reshape { input } => reshape(tape, grad, input),
         Backward::Transpose => transpose(tape, grad),
+        Backward::HeadsFirst { input } => one(heads_last(tape, grad, input)),
+        Backward::Unpad { input } => one(tape.copy(grad, input)),
+        Backward::Where => one(where_or_zero(tape, grad)),
         Backward::Slice { input } => slice(tape, grad, input),
         Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
         Backward::CopySlices { base, source, dtype } => {
@@ -116,10 +121,15 @@ fn apply(
         }
         Backward::Linear(product) => linear(tape, grad, &product, context),
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
-        Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype),
+        Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype, context.edges),
         Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
         Backward::Embedding { vocab, hidden, indices, expanded, .. } => {
-            one(tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype))
+            let rows = (grad.layout == Layout::Strided).then(|| tape.copy(grad, grad.shape));
+            let table = tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype);
+            if let Some(rows) = rows {
+                tape.release(rows);
+            }
+            one(table)
         }
         Backward::SumToInput { input } => {
             let shared = tape.share(grad);
@@ -130,7 +140,7 @@ fn apply(
         }
         Backward::Patches(conv) => {
             let [weight, bias] = tape.patches_gradients(&conv, grad);
-            [None, Some(weight), Some(bias)]
+            [None, Some(weight), Some(bias), None]
         }
         Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
         Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
@@ -148,7 +158,7 @@ fn apply(
 }
 
 pub(super) fn one(grad: Tensor) -> Gradients {
-    [Some(grad), None, None]
+    [Some(grad), None, None, None]
 }
 
 /// Gradients of broadcast or promoted inputs are brought to their inputs' shape and dtype, in
@@ -200,7 +210,7 @@ pub(super) fn reduce_to(tape: &mut Tape, grad: Tensor, shape: Shape) -> Tensor {
         return Tensor { shape, ..grad };
     }
     let dtype = grad.dtype;
-    let reduced = if shape.last() == 1 {
+    let reduced = if shape.last() == 1 && grad.shape.last() != 1 {
         tape.sum_last(&grad, dtype)
     } else {
         tape.sum_leading(&grad, shape, dtype)

@@ -58,6 +58,38 @@ impl Tape {
         self.unary(Prim::Add, a, a.dtype, Backward::Pass)
     }
 
+    /// `a += b` in place, `b` broadcast.
+    pub fn add_in_place(&mut self, a: Tensor, b: &Tensor) -> Tensor {
+        let node = self.records(&[&a, b]).then(|| {
+            let rule = Backward::Add { inputs: [a.shape, b.shape], dtypes: [a.dtype, b.dtype] };
+            self.begin_node(Prim::Add, rule, &[&a, b])
+        });
+        self.run(Prim::Add, pointwise(Pointwise::Binary, a.dtype, 2 * a.bytes()));
+        self.with_node(a, node)
+    }
+
+    /// `a /= number` in place.
+    pub fn scale_in_place(&mut self, a: Tensor) -> Tensor {
+        let node = self.records(&[&a]).then(|| self.begin_node(Prim::Div, Backward::Unary, &[&a]));
+        self.run(Prim::Div, pointwise(Pointwise::Unary, a.dtype, 2 * a.bytes()));
+        self.with_node(a, node)
+    }
+
+    /// `torch.where(condition, a, number)`: the number as a tensor, then the result in the memory
+    /// order of `a`; keeps the condition. Source: `at::native::where`
+    /// (`aten/src/ATen/native/TensorCompare.cpp`).
+    pub fn where_or_number(&mut self, condition: &Tensor, a: &Tensor) -> Tensor {
+        let node = self.records(&[a]).then(|| {
+            let mut node = self.begin_node(Prim::Mask, Backward::Where, &[a]);
+            self.save(&mut node, condition);
+            node
+        });
+        let number = self.helper(Shape::scalar(), a.dtype, Prim::Mask);
+        let out = self.elementwise(Prim::Mask, &[a, condition], a.dtype);
+        self.release(number);
+        self.with_node(out, node)
+    }
+
     /// `a * number`.
     pub fn mul_scalar(&mut self, a: &Tensor) -> Tensor {
         self.unary(Prim::Mul, a, a.dtype, Backward::Unary)

@@ -7,6 +7,7 @@ use crate::clock::{AttentionKernel, Issue, Work, WorkClass, attention_flops};
 use crate::tape::{Attention, Device, Prim, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
+use super::backward::Gradients;
 use super::work::{narrow, number};
 
 /// Workspace of cuDNN's kernels beside their accumulators, bytes.
@@ -82,14 +83,30 @@ impl Tape {
         }
     }
 
-    /// Gradients of query, key and value.
-    pub(super) fn fused_gradients(&mut self, attention: &Attention, dtype: DType) -> [Tensor; 3] {
-        let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, value_dim, .. } =
-            attention;
-        let shapes = [(heads, head_dim), (kv_heads, head_dim), (kv_heads, value_dim)];
-        let grads = shapes.map(|(heads, dim)| {
+    /// Gradients of query, key and value, and of the bias where one is wanted: the memory-efficient
+    /// kernel alone makes it, whole and with rows of a multiple of 16 elements
+    /// (`_efficient_attention_backward` in `attention_backward.cu`).
+    pub(super) fn fused_gradients(
+        &mut self,
+        attention: &Attention,
+        dtype: DType,
+        of_bias: bool,
+    ) -> Gradients {
+        let &Attention { kernel, batch, heads, kv_heads, tokens, kv_tokens, .. } = attention;
+        let &Attention { head_dim, value_dim, .. } = attention;
+        let shapes = [
+            (heads, tokens, head_dim),
+            (kv_heads, kv_tokens, head_dim),
+            (kv_heads, kv_tokens, value_dim),
+        ];
+        let grads = shapes.map(|(heads, tokens, dim)| {
             let grad = self.empty(Shape::new([batch, heads, tokens, dim]), dtype, Prim::Sdpa);
             Tensor { layout: Layout::Transposed, ..grad }
+        });
+        let of_bias = of_bias.then(|| {
+            let row = Shape::new([batch, heads, tokens, kv_tokens.next_multiple_of(16)]);
+            let rows = self.empty(row, dtype, Prim::Sdpa);
+            Tensor { shape: Shape::new([batch, heads, tokens, kv_tokens]), ..rows }
         });
         match kernel {
             AttentionKernel::Cudnn => self.cudnn_scratch(attention, dtype),
@@ -97,15 +114,17 @@ impl Tape {
             AttentionKernel::Efficient => self.efficient_scratch(attention, dtype),
         }
         self.run(Prim::Sdpa, attention_work(attention, dtype, true));
-        grads
+        let [query, key, value] = grads.map(Some);
+        [query, key, value, of_bias]
     }
 
     /// cuDNN's backward: an fp32 accumulator of the query's gradient, row sums, and with grouped heads a
     /// gradient of key and value per query head.
     fn cudnn_scratch(&mut self, attention: &Attention, dtype: DType) {
-        let &Attention { batch, heads, kv_heads, tokens, head_dim, .. } = attention;
+        let &Attention { batch, heads, kv_heads, tokens, kv_tokens, head_dim, .. } = attention;
         let rows = batch * heads * tokens;
-        let expanded = if kv_heads == heads { 0 } else { 2 * rows * head_dim * dtype.bytes() };
+        let kv_rows = batch * heads * kv_tokens;
+        let expanded = if kv_heads == heads { 0 } else { 2 * kv_rows * head_dim * dtype.bytes() };
         self.scratch(rows * head_dim * 4 + rows * 4 + expanded + CUDNN_WORKSPACE, Prim::Sdpa);
     }
 
@@ -114,7 +133,7 @@ impl Tape {
     /// Source: `_efficient_attention_backward` (`attention_backward.cu`) and `workspace_size` in
     /// `mem_eff_attention/kernel_backward.h`. In fp32 the product is a tensor of its own.
     fn efficient_scratch(&mut self, attention: &Attention, dtype: DType) {
-        let &Attention { batch, heads, tokens, head_dim, value_dim, .. } = attention;
+        let &Attention { batch, heads, tokens, kv_tokens, head_dim, value_dim, .. } = attention;
         let rows = batch * heads * tokens;
         let delta = if dtype == DType::F32 {
             let product = self.allocate(rows * value_dim * 4, Prim::Sdpa);
@@ -126,7 +145,8 @@ impl Tape {
         } else {
             self.allocate(rows * 4, Prim::Sdpa)
         };
-        let bytes = batch * heads * efficient_workspace(tokens, [head_dim, value_dim], dtype);
+        let bytes =
+            batch * heads * efficient_workspace([tokens, kv_tokens], [head_dim, value_dim], dtype);
         let workspace = self.allocate(bytes, Prim::Sdpa);
         self.release_storage(delta);
         self.release_storage(workspace);
@@ -138,12 +158,12 @@ impl Tape {
     /// Source: `mha_bwd` in `aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp`:
     /// tokens are rounded up to 128 and head dimensions to 32.
     fn flash_scratch(&mut self, attention: &Attention, dtype: DType) {
-        let &Attention { batch, heads, kv_heads, tokens, head_dim, .. } = attention;
+        let &Attention { batch, heads, kv_heads, tokens, kv_tokens, head_dim, .. } = attention;
         let (rounded, dim) = (tokens.div_ceil(128) * 128, head_dim.div_ceil(32) * 32);
         let sums = self.allocate(batch * heads * rounded * 4, Prim::Sdpa);
         let accumulator = self.allocate(batch * heads * rounded * dim * 4, Prim::Sdpa);
         if kv_heads != heads {
-            let bytes = batch * heads * tokens * head_dim * dtype.bytes();
+            let bytes = batch * heads * kv_tokens * head_dim * dtype.bytes();
             let expanded = [(); 2].map(|()| self.allocate(bytes, Prim::Sdpa));
             for storage in expanded {
                 self.release_storage(storage);
@@ -158,7 +178,7 @@ impl Tape {
 ///
 /// Blocks of the query's gradient are fp32 buffers with a lock of 16 bytes; above 128 elements per head
 /// half types also accumulate key and value gradients in fp32.
-fn efficient_workspace(tokens: u64, dims: [u64; 2], dtype: DType) -> u64 {
+fn efficient_workspace([tokens, kv_tokens]: [u64; 2], dims: [u64; 2], dtype: DType) -> u64 {
     const LOCK: u64 = 16;
     let [head_dim, value_dim] = dims;
     let widest = head_dim.max(value_dim);
@@ -170,7 +190,7 @@ fn efficient_workspace(tokens: u64, dims: [u64; 2], dtype: DType) -> u64 {
     let blocks = tokens.div_ceil(rows) * head_dim.div_ceil(columns);
     let accumulators = if dtype.is_half() && 128 < widest {
         let columns = (head_dim.div_ceil(128) + value_dim.div_ceil(128)) * 128;
-        tokens.div_ceil(128) * 128 * columns * 4
+        kv_tokens.div_ceil(128) * 128 * columns * 4
     } else {
         0
     };
@@ -181,13 +201,13 @@ fn efficient_workspace(tokens: u64, dims: [u64; 2], dtype: DType) -> u64 {
 ///
 /// Source: `num_splits_heuristic` and `set_params_splitkv` in `flash_attn/flash_api.cpp`.
 fn flash_splits(attention: &Attention, device: Device) -> u64 {
-    let &Attention { batch, heads, tokens, head_dim, .. } = attention;
+    let &Attention { batch, heads, tokens, kv_tokens, head_dim, .. } = attention;
     let block = match head_dim {
         ..=64 => 256,
         65..=128 => 128,
         _ => 64,
     };
-    let key_blocks = tokens.div_ceil(block);
+    let key_blocks = kv_tokens.div_ceil(block);
     let query_blocks = batch * heads * tokens.div_ceil(64);
     let slots = 2 * device.sm_count;
     if 4 * slots <= 5 * query_blocks {
@@ -209,12 +229,13 @@ fn flash_splits(attention: &Attention, device: Device) -> u64 {
 }
 
 pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool) -> Work {
-    let &Attention { kernel, batch, heads, kv_heads, tokens, head_dim, causal, .. } = attention;
+    let &Attention { kernel, batch, heads, kv_heads, tokens, kv_tokens, .. } = attention;
+    let &Attention { head_dim, causal, .. } = attention;
     let small = |size: u64| u16::try_from(size).unwrap_or(u16::MAX);
     let class = WorkClass::Attention {
         batch: narrow(batch),
         q_len: narrow(tokens),
-        kv_len: narrow(tokens),
+        kv_len: narrow(kv_tokens),
         heads: small(heads),
         kv_heads: small(kv_heads),
         head_dim: small(head_dim),
@@ -222,7 +243,8 @@ pub(super) fn attention_work(attention: &Attention, dtype: DType, backward: bool
         backward,
         kernel,
     };
-    let bytes = 2 * batch * (heads + kv_heads) * tokens * head_dim * dtype.bytes();
+    let rows = heads * tokens + kv_heads * kv_tokens;
+    let bytes = 2 * batch * rows * head_dim * dtype.bytes();
     let work = Work::sized(class, number(dtype), bytes, Issue::Python);
     Work { flops: attention_flops(class), ..work }
 }
@@ -235,7 +257,7 @@ mod tests {
     #[test]
     fn workspaces_as_recorded() {
         let check = |tokens, head_dim, dtype, expect: u64| {
-            assert_eq!(efficient_workspace(tokens, [head_dim; 2], dtype), expect);
+            assert_eq!(efficient_workspace([tokens; 2], [head_dim; 2], dtype), expect);
         };
         check(1024, 64, DType::F32, 8_396_800 / 32);
         check(777, 96, DType::F32, 7_343_616 / 16);
@@ -259,6 +281,7 @@ mod tests {
                 heads,
                 kv_heads: heads,
                 tokens,
+                kv_tokens: tokens,
                 head_dim,
                 value_dim: head_dim,
                 causal: true,

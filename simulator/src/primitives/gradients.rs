@@ -1,14 +1,14 @@
 //! The rules of single nodes: what each one's gradients allocate.
 
 use crate::clock::{Pass, Pointwise, Reduce};
-use crate::tape::{Attention, Batched, Edge, Library, Prim, Product, SavedSlot, Tape, Tensor};
+use crate::tape::{Attention, Batched, Edges, Library, Prim, Product, SavedSlot, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::timeline::Category;
 
 use super::backward::{Context, Gradients, NONE, one};
 use super::work::{pointwise, product as matmul, reduction};
 
-pub(super) fn add(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+pub(super) fn add(tape: &mut Tape, grad: &Tensor, edges: Edges) -> Gradients {
     let mut outputs = NONE;
     for i in [1, 0] {
         if edges[i].wanted() {
@@ -19,7 +19,7 @@ pub(super) fn add(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients
 }
 
 /// `-grad` for what was subtracted, then the gradient itself.
-pub(super) fn subtract(tape: &mut Tape, grad: &Tensor, edges: [Edge; 3]) -> Gradients {
+pub(super) fn subtract(tape: &mut Tape, grad: &Tensor, edges: Edges) -> Gradients {
     let mut outputs = NONE;
     if edges[1].wanted() {
         outputs[1] = Some(tape.elementwise(Prim::Neg, &[grad], grad.dtype));
@@ -38,7 +38,7 @@ pub(super) fn copy_slices(
     grad: &Tensor,
     [base, source]: [Shape; 2],
     dtype: DType,
-    edges: [Edge; 3],
+    edges: Edges,
 ) -> Gradients {
     let strided = |tape: &mut Tape, out: &Tensor| {
         tape.run(Prim::Copy, pointwise(Pointwise::Strided, grad.dtype, 2 * out.bytes()));
@@ -67,12 +67,7 @@ pub(super) fn copy_slices(
     outputs
 }
 
-pub(super) fn mul(
-    tape: &mut Tape,
-    grad: &Tensor,
-    dtypes: [DType; 2],
-    edges: [Edge; 3],
-) -> Gradients {
+pub(super) fn mul(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: Edges) -> Gradients {
     let mut outputs = NONE;
     // `other` comes before `self`.
     for i in [1, 0] {
@@ -85,12 +80,7 @@ pub(super) fn mul(
 }
 
 /// `-grad * ((self / other) / other)` for the divisor, then `grad / other`.
-pub(super) fn div(
-    tape: &mut Tape,
-    grad: &Tensor,
-    dtypes: [DType; 2],
-    edges: [Edge; 3],
-) -> Gradients {
+pub(super) fn div(tape: &mut Tape, grad: &Tensor, dtypes: [DType; 2], edges: Edges) -> Gradients {
     let mut outputs = NONE;
     let wide = dtypes[0].promote(dtypes[1]);
     if edges[1].wanted() {
@@ -156,6 +146,20 @@ pub(super) fn transpose(tape: &mut Tape, grad: &Tensor) -> Gradients {
     one(Tensor { layout: grad.layout.transposed(), ..view })
 }
 
+/// The gradient seen with its heads last again: not adjacent in memory where there are several.
+pub(super) fn heads_last(tape: &mut Tape, grad: &Tensor, input: Shape) -> Tensor {
+    let layout = if 1 < input.last() { Layout::Strided } else { grad.layout };
+    Tensor { layout, ..tape.view(grad, input) }
+}
+
+/// `where(condition, grad, 0)`: the zero is a tensor.
+pub(super) fn where_or_zero(tape: &mut Tape, grad: &Tensor) -> Tensor {
+    let zero = tape.empty(Shape::scalar(), grad.dtype, Prim::Mask);
+    let result = tape.elementwise(Prim::Mask, &[grad], grad.dtype);
+    tape.release(zero);
+    result
+}
+
 /// `slice_backward`: zeros of the input's shape, the gradient copied in.
 pub(super) fn slice(tape: &mut Tape, grad: &Tensor, input: Shape) -> Gradients {
     let result = tape.empty(input, grad.dtype, Prim::Slice);
@@ -186,7 +190,7 @@ pub(super) fn cat_tokens(
     grad: &Tensor,
     inputs: [Shape; 2],
     dtypes: [DType; 2],
-    edges: [Edge; 3],
+    edges: Edges,
 ) -> Gradients {
     let mut outputs = NONE;
     for i in [0, 1] {
@@ -208,7 +212,7 @@ pub(super) fn split(
     tape: &mut Tape,
     input: Shape,
     parts: u8,
-    grads: &Gradients,
+    grads: &[Option<Tensor>],
     context: Context,
 ) -> Gradients {
     debug_assert!(grads.iter().flatten().count() == usize::from(parts), "all parts are used");
@@ -265,7 +269,7 @@ pub(super) fn linear(
 }
 
 /// `bmm`: `mat2` before `self`.
-pub(super) fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: [Edge; 3]) -> Gradients {
+pub(super) fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: Edges) -> Gradients {
     let &Batched { batch, m, k, n, transposed, inputs } = size;
     let mut outputs = NONE;
     if edges[1].wanted() {
@@ -284,8 +288,13 @@ pub(super) fn bmm(tape: &mut Tape, grad: &Tensor, size: &Batched, edges: [Edge; 
     outputs
 }
 
-pub(super) fn sdpa(tape: &mut Tape, attention: &Attention, dtype: DType) -> Gradients {
-    tape.fused_gradients(attention, dtype).map(Some)
+pub(super) fn sdpa(
+    tape: &mut Tape,
+    attention: &Attention,
+    dtype: DType,
+    edges: Edges,
+) -> Gradients {
+    tape.fused_gradients(attention, dtype, edges[3].wanted())
 }
 
 /// The gradient summed over each group of query heads.

@@ -1,10 +1,10 @@
 //! `grouped_mm`: a matrix product for each group of rows, in one kernel.
 
 use crate::clock::Pass;
-use crate::tape::{Backward, Edge, Grouped, Library, ParamId, Prim, Tape, Tensor};
+use crate::tape::{Backward, Edges, Grouped, Library, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
-use super::backward::Gradients;
+use super::backward::{Gradients, NONE};
 use super::work::product;
 
 /// Bytes of one tensor map (`cute::TmaDescriptor`).
@@ -58,10 +58,10 @@ impl Tape {
         &mut self,
         grad: &Tensor,
         size: &Grouped,
-        edges: [Edge; 3],
+        edges: Edges,
     ) -> Gradients {
         let &Grouped { groups, rows, inner, outer } = size;
-        let mut outputs: Gradients = [None, None, None];
+        let mut outputs = NONE;
         let each = rows.div_ceil(groups);
         if edges[1].wanted() {
             let shape = Shape::new([groups, outer, inner]);

@@ -116,9 +116,10 @@ impl Tape {
         let [batch, heads, m, k] = four(&left);
         let [_, _, rows, columns] = four(&right);
         let n = if transposed { rows } else { columns };
-        // Autocast's wrapper holds what it cast until the product is there.
-        let cast = [&left, &right].map(|x| self.share(x));
+        // What autocast made is an argument until the product returns.
+        let arguments = [&left, &right].map(|argument| self.share(argument));
         let left = self.fold(left);
+        let right = self.over_heads(right, heads);
         let right = self.fold(right);
         let rule = Backward::Bmm(Batched {
             batch: batch * heads,
@@ -143,13 +144,21 @@ impl Tape {
         self.workspace(Library::Blas);
         self.run(Prim::Bmm, product([m, n, k, batch * heads], Pass::Forward, left.dtype));
         let folded = self.with_node(folded, node);
-        self.release(left);
-        self.release(right);
-        for x in cast {
-            self.release(x);
+        for tensor in [right, left].into_iter().chain(arguments) {
+            self.release(tensor);
         }
         let out = self.fold(folded);
         Tensor { view: false, ..out }
+    }
+
+    /// One head seen as many, where the other operand has more.
+    fn over_heads(&mut self, x: Tensor, heads: u64) -> Tensor {
+        if four(&x)[1] == heads {
+            return x;
+        }
+        let seen = self.expand_heads(&x, heads);
+        self.release(x);
+        seen
     }
 
     /// `reshape` between `[batch, heads, m, n]` and `[batch · heads, m, n]`: shapes are kept as four

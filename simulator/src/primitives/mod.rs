@@ -25,7 +25,7 @@ mod reshape;
 mod routing;
 mod work;
 
-pub use attention::{KernelQuestion, SdpaInputs, choose_kernel};
+pub use attention::{KernelQuestion, MaskKind, SdpaInputs, choose_kernel};
 pub use backward::{Gradients, run_backward};
 pub(crate) use cub::scan_scratch;
 pub use loss::FusedLossShape;

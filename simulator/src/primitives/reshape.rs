@@ -167,6 +167,29 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// `x[..., :heads, :]` of `[batch, tokens, more heads, dim]`: a view. Element-wise results of it keep
+    /// its order.
+    pub fn leading_heads(&mut self, x: &Tensor, heads: u64) -> Tensor {
+        let [batch, tokens, _, dim] = four(x);
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        self.host(HostWork::View);
+        let out = self.part(x, Shape::new([batch, tokens, heads, dim]));
+        self.with_node(out, node)
+    }
+
+    /// `x.permute(2, 0, 1).unsqueeze(0)` of `[tokens, tokens, heads]`: a view.
+    pub fn heads_first(&mut self, x: &Tensor) -> Tensor {
+        let [queries, keys, heads] = three(x);
+        let rule = Backward::HeadsFirst { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::View, rule, &[x]));
+        self.host(HostWork::View);
+        let out = self.view(x, Shape::new([1, heads, queries, keys]));
+        let layout = if 1 < heads { Layout::HeadsLast } else { x.layout };
+        let out = self.with_node(out, node);
+        Tensor { layout, ..out }
+    }
+
     /// `x.split(size, dim=-1)` into three views.
     pub fn split3(&mut self, x: &Tensor) -> [Tensor; 3] {
         self.split(x, [x.shape.last() / 3; 3])

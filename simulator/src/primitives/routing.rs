@@ -5,6 +5,7 @@ use crate::tape::{Backward, Node, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 
 use super::cub::{short_scan_scratch, sort_scratch, sort_scratch_of};
+use super::reshape::four;
 use super::work::{indexed, pointwise};
 
 /// Items up to which `sort` works in place (`should_use_small_sort`).
@@ -98,6 +99,24 @@ impl Tape {
         let bytes = 2 * out.bytes() + indices.bytes();
         self.run(Prim::Index, indexed(Index::Gather, x.dtype, bytes));
         self.with_node(out, node)
+    }
+
+    /// `x[..., [i], :]` of `[batch, tokens, heads, dim]`: a copy of one head, whose number is brought to
+    /// the device and kept.
+    pub fn index_head(&mut self, x: &Tensor) -> Tensor {
+        let [batch, tokens, _, dim] = four(x);
+        let index = self.helper(Shape::new([1]), DType::I64, Prim::Index);
+        let node = self.records(&[x]).then(|| {
+            let mut node =
+                self.begin_node(Prim::Index, Backward::Index { input: x.shape, rows: 1 }, &[x]);
+            self.save(&mut node, &index);
+            node
+        });
+        let out = self.empty(Shape::new([batch, tokens, 1, dim]), x.dtype, Prim::Index);
+        self.run(Prim::Index, indexed(Index::Gather, x.dtype, 2 * out.bytes()));
+        let out = self.with_node(out, node);
+        self.release(index);
+        out
     }
 
     /// The gradient of [`Tape::index_rows`]: zeros, into which the rows are added in the order of

@@ -49,7 +49,7 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
             let next = narrow.next().unwrap_or(StorageId::NONE);
             tape.release_storage(core::mem::replace(&mut previous, next));
             let name = format!("{}.{factor}.default.weight", target.module);
-            tape.new_parameter(name, target.shapes[index], tape::Adapter::DTYPE)
+            tape.new_parameter_of(target.layer, name, target.shapes[index], tape::Adapter::DTYPE)
         });
         tape.param_mut(target.weight).adapter =
             Some(tape::Adapter { lora_a, lora_b, dropout: adapter.dropout });

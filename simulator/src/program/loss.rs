@@ -53,7 +53,7 @@ impl Process<'_> {
 
     fn logits(&mut self, hidden: &Tensor) -> Tensor {
         self.tape.enter(Block::LmHead, "lm_head");
-        let logits = self.tape.linear(hidden, self.model.lm_head(), None);
+        let logits = self.tape.linear(hidden, self.model.lm_head(), self.model.lm_head_bias());
         self.tape.categorise(logits.storage, Category::Logits);
         self.model.finish_logits(&mut self.tape, logits)
     }

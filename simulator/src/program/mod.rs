@@ -5,7 +5,7 @@ mod loss;
 mod optimizer;
 mod scaler;
 
-use crate::blocks::{Network, Style, register};
+use crate::blocks::{Forwarded, Network, Style, register};
 use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};
 use crate::tape::{Block, Device, Param, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
@@ -118,9 +118,9 @@ impl<'a> Process<'a> {
         self.tape.set_grad_enabled(true);
         self.tape.set_autocast(autocast_dtype(self.scenario.precision));
         let [data, labels] = self.inputs();
-        let output = self.model.forward(&mut self.tape, &data);
+        let Forwarded { output, held } = self.model.forward_to(&mut self.tape, &data, &labels);
         let loss = self.loss(output, &labels, micro_batch);
-        for tensor in [data, labels] {
+        for tensor in held.into_iter().chain([data, labels]) {
             self.tape.release(tensor);
         }
         self.tape.end_autocast();
@@ -161,7 +161,8 @@ impl<'a> Process<'a> {
 
 /// Data and labels of a micro-batch: name, shape and element type.
 fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DType); 2] {
-    let Workload { micro_batch, seq_len, .. } = scenario.workload;
+    let workload = &scenario.workload;
+    let Workload { micro_batch, seq_len, .. } = *workload;
     let tokens = Shape::new([micro_batch, seq_len]);
     let data = match family.data() {
         Data::Tokens => ("input_ids", tokens, DType::I64),
@@ -171,7 +172,7 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
         }
     };
     let labels = match family.task() {
-        Task::CausalLm | Task::TokenLabels => tokens,
+        Task::CausalLm | Task::TokenLabels => Shape::new([micro_batch, workload.label_len()]),
         Task::Classification => Shape::new([micro_batch]),
     };
     [data, ("labels", labels, DType::I64)]
@@ -185,7 +186,7 @@ fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
         let buffer = tape.allocate(bytes, Prim::Parameter);
         tape.categorise(buffer, Category::Weights);
     }
-    if family.tied() {
+    if family.tied() && model.makes_head_last() {
         tape.enter(Block::LmHead, "lm_head");
         let embedding = tape.param(model.lm_head());
         let bytes = embedding.shape.elements() * embedding.dtype.bytes();

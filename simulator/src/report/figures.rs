@@ -201,7 +201,7 @@ fn logits(scenario: &ValidScenario) -> Figure {
         let bytes = workload.micro_batch * vocab * 4;
         return figure("log_probabilities", number(bytes), "B", texts);
     }
-    let rows = workload.micro_batch * workload.seq_len;
+    let rows = workload.micro_batch * workload.label_len();
     let source = match family.task() {
         Task::CausalLm => {
             "ForCausalLMLoss in transformers 5.17 (loss/loss_utils.py): logits.float(), log_softmax"
@@ -210,7 +210,7 @@ fn logits(scenario: &ValidScenario) -> Figure {
     };
     let texts = [
         "b · s · V · 4 B for the fp32 log-probabilities kept for backward".to_owned(),
-        format!("{} · {} · {vocab} · 4 B", workload.micro_batch, workload.seq_len),
+        format!("{} · {} · {vocab} · 4 B", workload.micro_batch, workload.label_len()),
         source.to_owned(),
     ];
     figure("log_probabilities", number(rows * vocab * 4), "B", texts)

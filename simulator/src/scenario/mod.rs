@@ -13,8 +13,9 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Bert, Data, Experts, Family, Gemma, Gpt2, Latent, LlamaLike, Opt,
-    Phi3, Positions, Projection, Router, SlidingWindow, Task, Vit, adapter_parameters,
+    Activation, Architecture, Bert, Data, Experts, Falcon, Family, Gemma, Gpt2, Latent, LlamaLike,
+    Opt, Parallel, Phi3, Positions, Projection, Router, SlidingWindow, T5, Task, Vit,
+    adapter_parameters,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};

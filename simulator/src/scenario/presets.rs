@@ -115,6 +115,7 @@ fn preset(choice: &Choice) -> Preset {
         workload: Workload {
             micro_batch: choice.micro_batch,
             seq_len: choice.seq_len,
+            target_len: 0,
             grad_accum: 1,
         },
         precision: choice.precision,

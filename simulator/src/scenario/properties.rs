@@ -93,15 +93,15 @@ prop_compose! {
         name in prop::option::of(".{0,20}"),
         model in model(),
         hardware in hardware(),
-        (micro_batch, seq_len, grad_accum) in
-            (limits::MICRO_BATCH, limits::SEQ_LEN, limits::GRAD_ACCUM),
+        (micro_batch, seq_len, target_len, grad_accum) in
+            (limits::MICRO_BATCH, limits::SEQ_LEN, limits::SEQ_LEN, limits::GRAD_ACCUM),
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
         (attention, loss, tf32, alloc_conf) in
             (choice(), choice(), any::<bool>(), "[a-z_:,]{0,12}"),
     ) -> Scenario {
-        let workload = Workload { micro_batch, seq_len, grad_accum };
+        let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
         let stack = Stack { attention, loss, tf32, alloc_conf };
         let version = 1;
         Scenario {

@@ -76,6 +76,10 @@ pub fn check(document: &Value, catalog: &Catalog) -> Result<ValidScenario, Fault
 /// The id in a [`draft`] of what could not be read.
 const UNREAD: &str = "";
 
+/// The workload in a draft of one that could not be read.
+const UNREAD_WORKLOAD: Workload =
+    Workload { micro_batch: 1, seq_len: 1, target_len: 0, grad_accum: 1 };
+
 /// The scenario as far as it can be read, and what could not be. Stand-ins fill the gaps: the
 /// smallest numbers and the leanest choices, so that a rule which the draft breaks is broken
 /// whatever was meant.
@@ -110,7 +114,7 @@ fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
             already_used_bytes: 0,
             process_cap_bytes: None,
         }),
-        workload: workload.unwrap_or(Workload { micro_batch: 1, seq_len: 1, grad_accum: 1 }),
+        workload: workload.unwrap_or(UNREAD_WORKLOAD),
         precision: precision.unwrap_or(Precision::Bf16),
         optimizer: optimizer.unwrap_or_default(),
         checkpointing: checkpointing.unwrap_or(Checkpointing::None),
@@ -230,11 +234,13 @@ fn workload_table(mut table: Table<'_>, faults: &mut Faults) -> Workload {
     let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, faults);
     // Whether it is required is the model's to say (`validate`).
     let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, faults);
+    let target_len = table.integer_or("target_len", 0..=*limits::SEQ_LEN.end(), 0, faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, faults);
     table.finish(faults);
     Workload {
         micro_batch: micro_batch.unwrap_or(1),
         seq_len: seq_len.unwrap_or(1),
+        target_len: target_len.unwrap_or(0),
         grad_accum: grad_accum.unwrap_or(1),
     }
 }

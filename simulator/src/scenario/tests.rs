@@ -331,6 +331,35 @@ fn defaults_are_those_of_the_class() {
     assert_eq!(qwen3.kind, ModelKind::Qwen3);
 }
 
+/// The files as published say more than the class reads.
+#[test]
+fn encoder_decoders() {
+    let published = json!({
+        "architectures": ["T5ForConditionalGeneration"], "d_ff": 1024, "d_kv": 64, "d_model": 512,
+        "decoder_start_token_id": 0, "dropout_rate": 0.1, "eos_token_id": 1,
+        "feed_forward_proj": "gated-gelu", "initializer_factor": 1.0, "is_encoder_decoder": true,
+        "is_gated_act": true, "dense_act_fn": "gelu_new", "layer_norm_epsilon": 1e-6,
+        "model_type": "t5", "n_positions": 512, "num_decoder_layers": 8, "num_heads": 6,
+        "num_layers": 8, "output_past": true, "pad_token_id": 0,
+        "relative_attention_max_distance": 128, "relative_attention_num_buckets": 32,
+        "task_specific_params": {"summarization": {"num_beams": 4}}, "tie_word_embeddings": false,
+        "use_cache": true, "vocab_size": 32128,
+    });
+    check_config("t5", &published, &[]);
+    let at = "model.config";
+    let check = |config: Value, expected: &str| {
+        check_config("t5", &config, &[&format!("{at}.{expected}")]);
+    };
+    check(json!({"num_heads": 1}), "num_heads Unsupported");
+    check(json!({"is_encoder_decoder": false}), "is_encoder_decoder Unsupported");
+    check(json!({"feed_forward_proj": "gated-mish"}), "feed_forward_proj Unsupported");
+    check(json!({"d_model": 64, "hidden_size": 128}), "hidden_size Conflict");
+    let changes = [("/model/id", json!("t5-small")), ("/workload/target_len", json!(9))];
+    check_validation(&changes, &[]);
+    let changes = [("/model/id", json!("gpt2")), ("/workload/target_len", json!(9))];
+    check_validation(&changes, &["workload.target_len Conflict"]);
+}
+
 #[test]
 fn experts_and_latents() {
     let experts = |kind: &str, config: &Value| llama_like(kind, config).experts.unwrap();

@@ -145,6 +145,7 @@ fn check_ranges(scenario: &Scenario, faults: &mut Faults) {
     let workload = &scenario.workload;
     check("workload.micro_batch", workload.micro_batch, limits::MICRO_BATCH);
     check("workload.seq_len", workload.seq_len, 0..=*limits::SEQ_LEN.end());
+    check("workload.target_len", workload.target_len, 0..=*limits::SEQ_LEN.end());
     check("workload.grad_accum", workload.grad_accum, limits::GRAD_ACCUM);
     let Some(adapter) = &scenario.adapter else { return };
     check("adapter.rank", adapter.rank, limits::ADAPTER_RANK);
@@ -263,6 +264,11 @@ fn check_seq_len(family: &dyn Family, workload: &Workload, faults: &mut Faults) 
         }
         _ => {}
     }
+    if !family.has_decoder() && 0 < workload.target_len {
+        let path = "workload.target_len";
+        let message = format!("{} has labels as long as its input", family.class());
+        faults.push(Fault::new(path, Rule::Conflict, message).mend(path, 0));
+    }
 }
 
 /// Where positions are looked up in a table a longer sequence is an index out of range.
@@ -298,7 +304,8 @@ fn check_size(
     gpu: Option<&GpuProfile>,
     faults: &mut Faults,
 ) {
-    let Workload { micro_batch, seq_len, grad_accum } = scenario.workload;
+    let Workload { micro_batch, seq_len, grad_accum, .. } = scenario.workload;
+    let longest = seq_len.max(scenario.workload.label_len());
     let passes = family.layers().saturating_mul(grad_accum);
     if limits::LAYER_PASSES_MAX < passes {
         let path = "workload.grad_accum";
@@ -317,7 +324,7 @@ fn check_size(
         faults.push(Fault::new("model", Rule::Range, message));
     }
     let [batch, seq, passes, accum, heads] =
-        [micro_batch, family.tokens(seq_len), passes, grad_accum, family.heads()].map(u128::from);
+        [micro_batch, family.tokens(longest), passes, grad_accum, family.heads()].map(u128::from);
     let [width, vocab] = [family.widest(), family.vocab()].map(u128::from);
     let tokens = batch.saturating_mul(seq);
     // A fused kernel at most reads a mask of tokens by tokens; others write the scores out.
@@ -328,7 +335,7 @@ fn check_size(
         .saturating_add(tokens.saturating_mul(vocab).saturating_mul(accum.saturating_mul(16)));
     if limits::STEP_ELEMENTS_MAX < step {
         let message = format!(
-            "{micro_batch} sequences of {seq_len} tokens make tensors beyond what can be counted; \
+            "{micro_batch} sequences of {longest} tokens make tensors beyond what can be counted; \
              no machine holds a fraction of them"
         );
         faults.push(Fault::new("workload.seq_len", Rule::Range, message));

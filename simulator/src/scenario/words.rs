@@ -31,9 +31,13 @@ impl Word for ModelKind {
         (Self::Gemma2.word(), Self::Gemma2),
         (Self::Phi3.word(), Self::Phi3),
         (Self::Gpt2.word(), Self::Gpt2),
+        (Self::Falcon.word(), Self::Falcon),
+        (Self::GptNeox.word(), Self::GptNeox),
+        (Self::Phi.word(), Self::Phi),
         (Self::Opt.word(), Self::Opt),
         (Self::Bert.word(), Self::Bert),
         (Self::Roberta.word(), Self::Roberta),
+        (Self::T5.word(), Self::T5),
         (Self::Vit.word(), Self::Vit),
     ];
 }

@@ -16,7 +16,8 @@ mod rule;
 
 pub use label::{Block, Prim, Scope};
 pub use node::{
-    Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,
+    Adapter, Edge, Edges, Frame, FrameId, MAX_INPUTS, MAX_SAVED, Node, NodeId, Param, ParamId,
+    SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 pub use rule::{Attention, Backward, Batched, Grouped, Patches, Product};
@@ -304,9 +305,20 @@ impl Tape {
 
     // ---- parameters ----
 
-    /// Allocates and registers a parameter.
+    /// Allocates and registers a parameter of the layer in its path.
     pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
         let layer = layer_of(&name);
+        self.new_parameter_of(layer, name, shape, dtype)
+    }
+
+    /// Allocates and registers a parameter of this layer, whatever number is in its path.
+    pub fn new_parameter_of(
+        &mut self,
+        layer: Option<u32>,
+        name: String,
+        shape: Shape,
+        dtype: DType,
+    ) -> ParamId {
         self.enter_layer(layer);
         let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
         self.enter_layer(None);
@@ -441,11 +453,18 @@ impl Tape {
     /// `tensor.requires_grad_(True)` on a tensor that no node made: a leaf, which the graph holds
     /// together with the gradient that it gets.
     pub fn require_grad(&mut self, tensor: Tensor) -> Tensor {
-        if tensor.requires_grad() || self.saving != Saving::Direct {
-            return tensor;
+        match self.saving {
+            Saving::Direct | Saving::Deferred(_) if !tensor.requires_grad() => {}
+            Saving::Refill(_) | Saving::Stopped => {
+                return Tensor { source: Source::Recomputed, ..tensor };
+            }
+            _ => return tensor,
         }
         let mut node = self.begin_node(Prim::Accumulate, Backward::Leaf, &[]);
-        self.save(&mut node, &tensor);
+        // The graph holds its leaves itself: no checkpoint recomputes them.
+        self.record.retain(tensor.storage);
+        self.record.keep(tensor.storage);
+        node.push_saved(SavedSlot::Held(tensor.storage));
         let source = self.finish_node(node);
         if let Source::Node { id, .. } = source {
             self.leaves.push(id);

@@ -146,6 +146,12 @@ pub enum SavedSlot {
     },
 }
 
+/// Most inputs of one node that a gradient reaches: query, key, value and bias of attention.
+pub const MAX_INPUTS: usize = 4;
+
+/// Where the gradients of a node's inputs go, in argument order.
+pub type Edges = [Edge; MAX_INPUTS];
+
 /// Most tensors that one node saves: mask, key, query, value and four results of attention.
 pub const MAX_SAVED: usize = 8;
 
@@ -159,7 +165,7 @@ pub struct Node {
     /// Its rule.
     pub backward: Backward,
     /// Where the gradients of its inputs go.
-    pub edges: [Edge; 3],
+    pub edges: Edges,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -181,7 +187,7 @@ impl Node {
             prim,
             scope,
             backward,
-            edges: [Edge::None; 3],
+            edges: [Edge::None; MAX_INPUTS],
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,

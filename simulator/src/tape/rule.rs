@@ -78,6 +78,18 @@ pub enum Backward {
         /// Number of parts.
         parts: u8,
     },
+    /// `permute(2, 0, 1)` and `unsqueeze(0)`: a view of the gradient, its heads outermost in memory.
+    HeadsFirst {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// `pad` of the last dimension: the gradient's part, copied.
+    Unpad {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// `where(condition, self, number)`: the gradient where the condition holds, zero elsewhere.
+    Where,
     /// Matrix product of `[rows, inner]` with a parameter.
     Linear(Product),
     /// Batched matrix product.
@@ -265,8 +277,10 @@ pub struct Attention {
     pub heads: u64,
     /// Key and value heads.
     pub kv_heads: u64,
-    /// Tokens per sequence.
+    /// Tokens of the query per sequence.
     pub tokens: u64,
+    /// Tokens of key and value per sequence.
+    pub kv_tokens: u64,
     /// Elements per query and key head.
     pub head_dim: u64,
     /// Elements per value head.

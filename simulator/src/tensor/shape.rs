@@ -83,6 +83,9 @@ pub enum Layout {
     /// The third and fourth dimension are swapped in memory: the gradient of a key that was used
     /// transposed. Heads and their elements can still be merged without a copy.
     ColumnMajor,
+    /// `[1, heads, tokens, tokens]` with the heads innermost in memory: what was looked up in a table
+    /// of heads.
+    HeadsLast,
     /// A slice of a wider row, so that rows are not adjacent; transposed or not.
     Strided,
 }

@@ -1,7 +1,8 @@
 //! A process of any depth from one of three layers.
 //!
 //! The process runs with its first layer, one interior layer and its last (three of each kind, when
-//! later layers attend within a window; the first two, when an adapter makes the second special), and
+//! later layers attend within a window; the first two, when an adapter or what the first makes for the
+//! others makes the second special), and
 //! with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
 //! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
 //! real process has them.
@@ -49,9 +50,12 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
     // to hold what layers share.
     let lead = if scenario.document().adapter.is_some() { 2 } else { 1 };
+    let more = u64::from(scenario.family().first_layers_share());
+    let leads = if kinds[0] == 0 { [1, lead + more] } else { [lead + more, 1 + more] };
     // Where layers of two kinds take turns, all of them are run.
-    let most = if scenario.family().alternates() { kinds } else { most_layers(kinds, lead) };
-    let short = Extent { kinds: core::array::from_fn(|i| kinds[i].min(most[i])), lead };
+    let alternates = scenario.family().alternates();
+    let most = if alternates { kinds } else { leads.map(|lead| LAYERS + lead - 1) };
+    let short = Extent { kinds: core::array::from_fn(|i| kinds[i].min(most[i])), leads };
     let depth = Depth {
         short,
         interior: core::array::from_fn(|i| 1 + kinds[i].saturating_sub(most[i])),
@@ -74,18 +78,13 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     Folded { build, first, steady }
 }
 
-/// Layers of each kind that are run at most: one more where the model's first two are special.
-const fn most_layers(kinds: [u64; 2], lead: u64) -> [u64; 2] {
-    if kinds[0] == 0 { [LAYERS, LAYERS + lead - 1] } else { [LAYERS + lead - 1, LAYERS] }
-}
-
 /// Layers that are run.
 #[derive(Clone, Copy)]
 struct Extent {
     /// How many of each kind.
     kinds: [u64; 2],
-    /// How many layers at the start are like no other.
-    lead: u64,
+    /// How many layers at the start of each kind are like no other.
+    leads: [u64; 2],
 }
 
 impl Extent {
@@ -100,13 +99,8 @@ impl Extent {
     fn interior(self, layer: Option<u32>) -> Option<usize> {
         let layer = u64::from(layer?);
         let [whole, others] = self.kinds;
-        if layer < self.lead {
-            None
-        } else if layer < whole {
-            (layer + 1 < whole).then_some(0)
-        } else {
-            (whole < layer && layer + 1 < whole + others).then_some(1)
-        }
+        let (kind, first, count) = if layer < whole { (0, 0, whole) } else { (1, whole, others) };
+        (first + self.leads[kind] <= layer && layer + 1 < first + count).then_some(kind)
     }
 }
 

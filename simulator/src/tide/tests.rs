@@ -49,6 +49,62 @@ fn mixture(kind: &str, layers: u64, plain: u64) -> Value {
     json!({"kind": kind, "config": config})
 }
 
+/// A small encoder–decoder.
+fn encoder_decoder(encoder: u64, decoder: u64, gated: bool) -> Value {
+    let activation = if gated { "gated-gelu" } else { "relu" };
+    json!({"kind": "t5", "config": {
+        "d_model": 96, "d_ff": 200, "d_kv": 16, "num_heads": 5, "vocab_size": 501,
+        "num_layers": encoder, "num_decoder_layers": decoder, "feed_forward_proj": activation,
+        "tie_word_embeddings": !gated,
+    }})
+}
+
+#[test]
+fn parallel_layers_fold() {
+    for kind in ["phi", "gpt_neox", "falcon"] {
+        let config = json!({
+            "hidden_size": 96, "intermediate_size": 200, "num_hidden_layers": 7,
+            "num_attention_heads": 6, "vocab_size": 501, "hidden_dropout": 0.1, "embd_pdrop": 0.1,
+            "use_parallel_residual": false, "partial_rotary_factor": 0.5,
+        });
+        for checkpointing in ["none", "full"] {
+            for (precision, attention) in [("bf16", "sdpa"), ("amp_bf16", "eager")] {
+                agrees(&valid(
+                    &json!({"kind": kind, "config": config}),
+                    &[
+                        ("precision", precision.into()),
+                        ("stack.attention", attention.into()),
+                        ("checkpointing", checkpointing.into()),
+                        ("workload.grad_accum", 2.into()),
+                        ("optimizer.clip_grad_norm", true.into()),
+                    ],
+                ));
+            }
+        }
+    }
+}
+
+#[test]
+fn encoder_decoders_fold() {
+    for (encoder, decoder) in [(7, 9), (1, 5), (6, 1), (2, 3)] {
+        for checkpointing in ["none", "full"] {
+            for (precision, attention) in
+                [("bf16", "sdpa"), ("fp32", "sdpa"), ("amp_bf16", "eager"), ("amp_fp16", "sdpa")]
+            {
+                let changes = [
+                    ("precision", precision.into()),
+                    ("stack.attention", attention.into()),
+                    ("checkpointing", checkpointing.into()),
+                    ("workload.target_len", 27.into()),
+                    ("workload.grad_accum", 4.into()),
+                    ("optimizer.clip_grad_norm", true.into()),
+                ];
+                agrees(&valid(&encoder_decoder(encoder, decoder, encoder == 7), &changes));
+            }
+        }
+    }
+}
+
 #[test]
 fn mixtures_fold() {
     for kind in MIXTURES {
@@ -146,11 +202,14 @@ fn adapters_fold() {
         ("qwen3", ["k_proj", "down_proj"]),
         ("qwen2", ["down_proj", "down_proj"]),
         ("gpt2", ["c_attn", "c_proj"]),
+        ("t5", ["q", "wo"]),
+        ("t5", ["o", "wo"]),
     ] {
+        let model = if kind == "t5" { encoder_decoder(6, 7, false) } else { model(kind, 7) };
         for precision in ["bf16", "amp_fp16"] {
             for checkpointing in ["none", "full"] {
                 agrees(&valid(
-                    &model(kind, 7),
+                    &model,
                     &[
                         ("adapter", json!({"rank": 4, "targets": targets, "dropout": 0.1})),
                         ("precision", precision.into()),

@@ -15,6 +15,8 @@ pub enum ModelKind {
     DeepseekV3,
     /// `BertForMaskedLM`.
     Bert,
+    /// `FalconForCausalLM`.
+    Falcon,
     /// `Gemma2ForCausalLM`.
     Gemma2,
     /// `Gemma3ForCausalLM`: the language model of Gemma 3.
@@ -22,6 +24,8 @@ pub enum ModelKind {
     Gemma3Text,
     /// `GPT2LMHeadModel`.
     Gpt2,
+    /// `GPTNeoXForCausalLM`.
+    GptNeox,
     /// `LlamaForCausalLM`.
     Llama,
     /// `MistralForCausalLM`.
@@ -34,6 +38,8 @@ pub enum ModelKind {
     Qwen2Moe,
     /// `OPTForCausalLM`.
     Opt,
+    /// `PhiForCausalLM`.
+    Phi,
     /// `Phi3ForCausalLM`.
     Phi3,
     /// `Qwen3ForCausalLM`.
@@ -42,13 +48,15 @@ pub enum ModelKind {
     Qwen3Moe,
     /// `RobertaForMaskedLM`.
     Roberta,
+    /// `T5ForConditionalGeneration`.
+    T5,
     /// `ViTForImageClassification`.
     Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -61,9 +69,13 @@ impl ModelKind {
         Self::Gemma2,
         Self::Phi3,
         Self::Gpt2,
+        Self::Falcon,
+        Self::GptNeox,
+        Self::Phi,
         Self::Opt,
         Self::Bert,
         Self::Roberta,
+        Self::T5,
         Self::Vit,
     ];
 
@@ -80,11 +92,15 @@ impl ModelKind {
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
             Self::Qwen2Moe => "Qwen2MoeForCausalLM",
+            Self::Falcon => "FalconForCausalLM",
+            Self::GptNeox => "GPTNeoXForCausalLM",
+            Self::Phi => "PhiForCausalLM",
             Self::Opt => "OPTForCausalLM",
             Self::Phi3 => "Phi3ForCausalLM",
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
             Self::Roberta => "RobertaForMaskedLM",
+            Self::T5 => "T5ForConditionalGeneration",
             Self::Vit => "ViTForImageClassification",
         }
     }
@@ -102,11 +118,15 @@ impl ModelKind {
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",
             Self::Qwen2Moe => "qwen2_moe",
+            Self::Falcon => "falcon",
+            Self::GptNeox => "gpt_neox",
+            Self::Phi => "phi",
             Self::Opt => "opt",
             Self::Phi3 => "phi3",
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
             Self::Roberta => "roberta",
+            Self::T5 => "t5",
             Self::Vit => "vit",
         }
     }

@@ -89,9 +89,19 @@ pub struct Workload {
     /// Tokens per sequence; none (0) for a model that reads images.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub seq_len: u64,
+    /// Tokens per target sequence of an encoder–decoder; 0: as many as `seq_len`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub target_len: u64,
     /// Forward and backward passes per optimizer step.
     #[serde(default = "one")]
     pub grad_accum: u64,
+}
+
+impl Workload {
+    /// Tokens per sequence of labels.
+    pub const fn label_len(&self) -> u64 {
+        if self.target_len == 0 { self.seq_len } else { self.target_len }
+    }
 }
 
 /// Number formats of the step.

@@ -137,7 +137,7 @@ fn workload(run: &PublishedRun) -> Result<Workload, String> {
         None => words::number_after(&run.other, "gradient accumulation")
             .ok_or("gradient accumulation is not stated")?,
     };
-    Ok(Workload { micro_batch, seq_len, grad_accum })
+    Ok(Workload { micro_batch, seq_len, target_len: 0, grad_accum })
 }
 
 /// transformers moved from shifted logits to padded labels during 2025; releases of fms-hf-tuning

@@ -46,10 +46,19 @@ pub(super) fn activation(
     let Some(name) = table.text(key, faults) else {
         return table.value(key).is_none().then_some(default);
     };
+    activation_named(name, table.path(key), faults)
+}
+
+/// The activation function of this name, which the field at `path` gives.
+pub(super) fn activation_named(
+    name: &str,
+    path: String,
+    faults: &mut Faults,
+) -> Option<Activation> {
     let found = ACTIVATIONS.iter().find(|(word, _)| *word == name);
     if found.is_none() {
         let words = ACTIVATIONS.map(|(word, _)| word);
-        let mut fault = choice_fault(table.path(key), name, &words);
+        let mut fault = choice_fault(path, name, &words);
         fault.rule = Rule::Unsupported;
         faults.push(fault);
     }

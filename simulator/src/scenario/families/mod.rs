@@ -1,27 +1,58 @@
 //! Families of models: each file has a family's shape, how it is read from a `config.json`, and its
 //! counts. What a family does is written in `blocks`.
 
+/// The getters of a shape whose layers are all alike and whose heads share its width.
+macro_rules! alike_layers {
+    () => {
+        fn layers(&self) -> u64 {
+            self.layers
+        }
+
+        fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
+            self.layers = whole + others;
+        }
+
+        fn hidden(&self) -> u64 {
+            self.hidden
+        }
+
+        fn heads(&self) -> u64 {
+            self.heads
+        }
+
+        fn head_dim(&self) -> u64 {
+            self.hidden / self.heads
+        }
+    };
+}
+
 mod bert;
 mod defaults;
 mod experts;
+mod falcon;
 mod fields;
 mod gemma;
 mod gpt2;
 mod latent;
 mod llama;
 mod opt;
+mod parallel;
 mod phi3;
+mod t5;
 mod vit;
 
 pub use bert::Bert;
 pub use experts::{Experts, Router};
+pub use falcon::Falcon;
 pub use gemma::Gemma;
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub use parallel::Parallel;
 pub use phi3::Phi3;
+pub use t5::T5;
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
 
@@ -36,12 +67,18 @@ use crate::wire::{Faults, ModelKind};
 pub enum Architecture {
     /// `BertForMaskedLM`, `RobertaForMaskedLM`.
     Bert(Bert),
+    /// `FalconForCausalLM`.
+    Falcon(Falcon),
     /// `GPT2LMHeadModel`.
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
     Llama(Box<LlamaLike>),
     /// `OPTForCausalLM`.
     Opt(Opt),
+    /// `PhiForCausalLM`, `GPTNeoXForCausalLM`.
+    Parallel(Parallel),
+    /// `T5ForConditionalGeneration`.
+    T5(T5),
     /// `ViTForImageClassification`.
     Vit(Vit),
 }
@@ -55,8 +92,13 @@ impl Architecture {
     ) -> Option<Self> {
         match kind {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
+            ModelKind::Falcon => falcon::read(table, faults).map(Self::Falcon),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::GptNeox | ModelKind::Phi => {
+                parallel::read(kind, table, faults).map(Self::Parallel)
+            }
+            ModelKind::T5 => t5::read(table, faults).map(Self::T5),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
             | ModelKind::Gemma2
@@ -78,9 +120,12 @@ impl Architecture {
     pub fn family(&self) -> &dyn Family {
         match self {
             Self::Bert(model) => model,
+            Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model.as_ref(),
             Self::Opt(model) => model,
+            Self::Parallel(model) => model,
+            Self::T5(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -88,9 +133,12 @@ impl Architecture {
     pub(super) fn family_mut(&mut self) -> &mut dyn Family {
         match self {
             Self::Bert(model) => model,
+            Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model.as_mut(),
             Self::Opt(model) => model,
+            Self::Parallel(model) => model,
+            Self::T5(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -129,6 +177,12 @@ pub trait Family: core::fmt::Debug {
     /// Changes how many layers there are of each kind.
     fn set_layer_kinds(&mut self, kinds: [u64; 2]);
 
+    /// Whether the first layer of a kind makes what the later ones share: the second is then the lowest
+    /// one to hold it.
+    fn first_layers_share(&self) -> bool {
+        false
+    }
+
     /// Width of the residual stream.
     fn hidden(&self) -> u64;
 
@@ -148,6 +202,11 @@ pub trait Family: core::fmt::Debug {
 
     /// How far positions go.
     fn positions(&self) -> Positions;
+
+    /// Whether labels are sequences of their own length, which a decoder reads.
+    fn has_decoder(&self) -> bool {
+        false
+    }
 
     /// The widest tensor inside a layer, elements per token, attention scores aside.
     fn widest(&self) -> u64;
@@ -242,6 +301,8 @@ pub enum Positions {
     Table(u64),
     /// Any can be computed; the model was trained for this many.
     Trained(u64),
+    /// There is no last one.
+    Any,
 }
 
 /// A linear layer's weight and bias.

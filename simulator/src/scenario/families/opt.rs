@@ -53,25 +53,7 @@ impl Family for Opt {
         "OPTForCausalLM"
     }
 
-    fn layers(&self) -> u64 {
-        self.layers
-    }
-
-    fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
-        self.layers = whole + others;
-    }
-
-    fn hidden(&self) -> u64 {
-        self.hidden
-    }
-
-    fn heads(&self) -> u64 {
-        self.heads
-    }
-
-    fn head_dim(&self) -> u64 {
-        self.hidden / self.heads
-    }
+    alike_layers!();
 
     fn vocab(&self) -> u64 {
         self.vocab
