@@ -37,7 +37,7 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
             }
         }
     }
-    assert_eq!(read, 30);
+    assert_eq!(read, 31);
 }
 
 fn case(changes: &Value) -> Value {
