@@ -9,6 +9,7 @@ use simulator::catalog::Catalog;
 use simulator::scenario::{ValidScenario, Word, limits, validate};
 use simulator::units::Bytes;
 use simulator::wire::model::ModelKind;
+use simulator::wire::parallel::Parallel;
 use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
     Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName,
@@ -285,9 +286,9 @@ prop_compose! {
         let seq_len = if reads_images(&model) { 0 } else { seq_len };
         let adapter = adapter.and_then(|adapter| fitting(adapter, &model));
         let workload = Workload { micro_batch, seq_len, grad_accum };
-        let (version, name) = (SCENARIO_VERSION, None);
+        let (version, name, parallel) = (SCENARIO_VERSION, None, Parallel::default());
         Scenario {
-            version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
+            version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,
             stack,
         }
     }
