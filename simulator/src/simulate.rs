@@ -147,6 +147,7 @@ impl History {
             counts: ParameterCounts {
                 total: process.parameters(),
                 trainable: process.trainable_parameters(),
+                local: process.local_parameters(),
             },
             parameter_names: process.parameter_names(),
         }

@@ -73,7 +73,7 @@ impl Process<'_> {
             self.tape.own(state, id, Category::OptimizerStates);
             self.tape.param_mut(id).states.push(state);
         }
-        let dtype = self.tape.param(id).dtype;
+        let dtype = self.tape.param(id).local_dtype();
         self.tape.run(Prim::State, pointwise(Pointwise::Unary, dtype, bytes));
     }
 
@@ -100,14 +100,14 @@ impl Process<'_> {
         let tape = &mut self.tape;
         tape.phase(PhaseKind::Clip, 0);
         tape.enter(Block::Clip, "clip_grad_norm_");
-        let elements = |tape: &Tape, id| tape.param(id).shape.elements();
+        let elements = |tape: &Tape, id| tape.param(id).local_elements();
         let chunks = trainable
             .iter()
             .map(|&id| elements(tape, id).div_ceil(CHUNK_ELEMENTS))
             .max()
             .unwrap_or(0);
         let n = trainable.len() as u64;
-        let dtype = trainable.first().map_or(DType::F32, |&id| tape.param(id).dtype);
+        let dtype = trainable.first().map_or(DType::F32, |&id| tape.param(id).local_dtype());
         let partial = tape.allocate(n * chunks * 4, Prim::ClipGrad);
         let norms = each(tape, &trainable, |tape, _| tape.allocate(dtype.bytes(), Prim::ClipGrad));
         let bytes: u64 = trainable.iter().map(|&id| gradient_bytes(tape, id)).sum();
@@ -136,7 +136,7 @@ fn trainable(tape: &Tape) -> Vec<ParamId> {
 
 fn gradient_bytes(tape: &Tape, id: ParamId) -> u64 {
     let param = tape.param(id);
-    param.shape.elements() * param.dtype.bytes()
+    param.local_elements() * param.local_dtype().bytes()
 }
 
 /// `_multi_tensor_adam`: everything in place but the square root of the second moments.
@@ -181,7 +181,7 @@ fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
         let denominator = tape.allocate(bytes, Prim::Update);
         tape.release_storage(root);
         tape.release_storage(core::mem::replace(&mut previous, denominator));
-        let dtype = tape.param(id).dtype;
+        let dtype = tape.param(id).local_dtype();
         for _ in 0..8 {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
         }
@@ -194,6 +194,6 @@ fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
 fn in_place(tape: &mut Tape, params: &[ParamId], kind: Update, passes: u64) {
     let Some(&first) = params.first() else { return };
     let bytes: u64 = params.iter().map(|&id| gradient_bytes(tape, id)).sum();
-    let dtype = tape.param(first).dtype;
+    let dtype = tape.param(first).local_dtype();
     tape.run(Prim::Update, update(kind, params.len() as u64, dtype, passes * bytes));
 }

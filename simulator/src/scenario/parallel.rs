@@ -4,7 +4,8 @@ use super::Table;
 use super::families::{Architecture, Family};
 use super::limits;
 use super::words::Word;
-use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel};
+use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
+use crate::wire::scenario::Precision;
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Reads the table `parallel`.
@@ -142,7 +143,21 @@ fn check_unsupported(scenario: &Scenario, faults: &mut Faults) {
         let reason = "sharding a model that was built on the GPU is not simulated yet";
         unsupported("parallel.fsdp.meta_init", reason, true.into());
     }
-    if scenario.adapter.is_some() && (fsdp || 1 < parallel.tensor) {
+    let local = fsdp || 1 < parallel.tensor;
+    if local && scenario.precision == Precision::AmpFp16 {
+        let reason = "a gradient scaler over parameters in shards is not simulated yet";
+        unsupported("precision", reason, "amp_bf16".into());
+    }
+    if local && scenario.optimizer.clip_grad_norm {
+        let reason = "clipping gradients in shards is not simulated yet";
+        unsupported("optimizer.clip_grad_norm", reason, false.into());
+    }
+    let narrow = parallel.fsdp.reduce_dtype == Some(ReduceDtype::Bf16);
+    if fsdp && narrow && !parallel.fsdp.mixed_precision && scenario.precision != Precision::Bf16 {
+        let reason = "reducing fp32 gradients in bf16 is not simulated yet";
+        unsupported("parallel.fsdp.reduce_dtype", reason, "fp32".into());
+    }
+    if scenario.adapter.is_some() && local {
         let reason = "adapters of a model in shards are not simulated yet";
         unsupported("adapter", reason, serde_json::Value::Null);
     }

@@ -9,11 +9,13 @@
 //! would drop its last name for it. Nothing is released implicitly, so that the order of frees
 //! is the order written down.
 
+mod hooks;
 mod label;
 mod node;
 mod record;
 mod rule;
 
+pub use hooks::{Hooks, Shard, Sharding};
 pub use label::{Block, Prim, Scope};
 pub use node::{
     Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,
@@ -112,6 +114,9 @@ pub struct Tape {
     issue: Issue,
     /// Workspaces of each library, of the forward thread and of autograd's thread.
     workspaces: [[StorageId; 2]; Library::ALL.len()],
+    hooks: Option<Box<dyn Hooks>>,
+    watches_layers: bool,
+    sharding: Option<Sharding>,
 }
 
 impl Tape {
@@ -129,6 +134,9 @@ impl Tape {
             autocast: None,
             issue: Issue::Python,
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
+            hooks: None,
+            watches_layers: false,
+            sharding: None,
         }
     }
 
@@ -142,9 +150,16 @@ impl Tape {
 
     /// Names the layer that the next operations belong to.
     pub fn enter_layer(&mut self, layer: Option<u32>) {
-        if self.scope.layer != layer {
-            self.scope.layer = layer;
-            self.record.mark(layer);
+        if self.scope.layer == layer {
+            return;
+        }
+        if let Some(left) = self.scope.layer {
+            self.hook_layer(left, false);
+        }
+        self.scope.layer = layer;
+        self.record.mark(layer);
+        if let Some(entered) = layer {
+            self.hook_layer(entered, true);
         }
     }
 
@@ -233,6 +248,11 @@ impl Tape {
         self.record.release(tensor.storage);
     }
 
+    /// One more reference to a storage.
+    pub fn retain_storage(&mut self, storage: StorageId) {
+        self.record.retain(storage);
+    }
+
     /// Gives a storage's reference back.
     pub fn release_storage(&mut self, storage: StorageId) {
         self.record.release(storage);
@@ -308,12 +328,33 @@ impl Tape {
     pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
         let layer = layer_of(&name);
         self.enter_layer(layer);
-        let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
+        let part = self.sharding.map(|sharding| {
+            let [rows, elements] = [shape.sizes()[0], shape.elements()];
+            let elements = elements / rows * rows.div_ceil(sharding.ranks);
+            Shard { storage: StorageId::NONE, elements, dtype: sharding.dtype }
+        });
+        let bytes = match (part, self.sharding) {
+            (Some(_), Some(Sharding { offload: true, .. })) => 0,
+            (Some(part), _) => part.elements * part.dtype.bytes(),
+            (None, _) => shape.elements() * dtype.bytes(),
+        };
+        let storage = self.allocate(bytes, Prim::Parameter);
         self.enter_layer(None);
         let id = ParamId::new(self.params.len());
         self.own(storage, id, Category::Weights);
-        self.params.push(Param::new(name, layer, storage, shape, dtype));
+        let mut param = Param::new(name, layer, storage, shape, dtype);
+        if let Some(part) = part {
+            // What the model computes with has no bytes until it is gathered.
+            param.storage = StorageId::NONE;
+            param.shard = Some(Shard { storage, ..part });
+        }
+        self.params.push(param);
         id
+    }
+
+    /// Deals new parameters out over ranks from now on, or gives them whole.
+    pub const fn set_sharding(&mut self, sharding: Option<Sharding>) {
+        self.sharding = sharding;
     }
 
     /// Allocates a buffer of a module, which stays for the rest of the process.
@@ -546,8 +587,14 @@ impl Tape {
         let renumber = |id: &mut StorageId| *id = renumbered.of(*id);
         held.iter_mut().for_each(renumber);
         self.workspaces.as_flattened_mut().iter_mut().for_each(renumber);
+        if let Some(hooks) = &mut self.hooks {
+            hooks.storages().into_iter().for_each(renumber);
+        }
         for param in &mut self.params {
             renumber(&mut param.storage);
+            if let Some(shard) = &mut param.shard {
+                renumber(&mut shard.storage);
+            }
             param.grad.iter_mut().for_each(renumber);
             param.states.iter_mut().for_each(renumber);
         }

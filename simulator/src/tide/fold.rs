@@ -1,14 +1,15 @@
 //! A process of any depth from one of three layers.
 //!
 //! The process runs with its first layer, one interior layer and its last (three of each kind, when
-//! later layers attend within a window; the first two, when an adapter makes the second special), and
-//! with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
+//! later layers attend within a window; the first two, when an adapter or sharding makes the second
+//! special), and with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
 //! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
 //! real process has them.
 
 use crate::program::{Process, Run};
 use crate::scenario::ValidScenario;
 use crate::tape::{PhaseStart, Recorded, Request};
+use crate::wire::parallel::DataParallel;
 use crate::wire::timeline::PhaseKind;
 
 use super::Tide;
@@ -47,8 +48,10 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
-    // to hold what layers share.
-    let lead = if scenario.document().adapter.is_some() { 2 } else { 1 };
+    // to hold what layers share. Where layers are gathered ahead, backward's last but one gathers none.
+    let document = scenario.document();
+    let gathers = document.parallel.data == Some(DataParallel::Fsdp2);
+    let lead = if document.adapter.is_some() || gathers { 2 } else { 1 };
     let most = most_layers(kinds, lead);
     let short = Extent { kinds: core::array::from_fn(|i| kinds[i].min(most[i])), lead };
     let depth = Depth {

@@ -164,6 +164,36 @@ fn adapters_fold() {
 }
 
 #[test]
+fn shards_fold() {
+    let fsdp = [
+        json!({}),
+        json!({"reshard_after_forward": false}),
+        json!({"mixed_precision": true, "reduce_dtype": "fp32"}),
+        json!({"mixed_precision": true, "cpu_offload": true}),
+    ];
+    for kind in MODELS {
+        for options in &fsdp {
+            for precision in ["bf16", "fp32", "amp_bf16"] {
+                for checkpointing in ["none", "full"] {
+                    for (layers, accumulation) in [(1, 1), (4, 3), (8, 1)] {
+                        agrees(&valid(
+                            &model(kind, layers),
+                            &[
+                                ("hardware.count", 4.into()),
+                                ("parallel", json!({"data": "fsdp2", "fsdp": options})),
+                                ("precision", precision.into()),
+                                ("checkpointing", checkpointing.into()),
+                                ("workload.grad_accum", accumulation.into()),
+                            ],
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_optimizer_folds() {
     let optimizers = [
         json!({"name": "adamw", "implementation": "foreach"}),
