@@ -144,6 +144,13 @@ fn small_models_of_other_families() {
     check(&families, &max, &["events_matched_pct:median=100,worst=99"]);
 }
 
+/// One rank of several: `DistributedDataParallel`.
+#[test]
+fn buckets() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-ddp");
+    check_where(wanted, &["gpt2xl-ddp", "small-ddp"], &MAX, &MIN);
+}
+
 /// One rank of several: `fully_shard`.
 #[test]
 fn shards() {

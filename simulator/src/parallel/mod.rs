@@ -5,6 +5,8 @@
 //! its own pool.
 
 mod copies;
+mod ddp;
 mod fsdp;
 
+pub use ddp::{Ddp, DdpOptions};
 pub use fsdp::{Fsdp, FsdpOptions};

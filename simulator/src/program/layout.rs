@@ -1,6 +1,6 @@
 //! The layout over several GPUs, as it changes construction and installs its hooks.
 
-use crate::parallel::{Fsdp, FsdpOptions};
+use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions};
 use crate::tape::{Sharding, Tape};
 use crate::tensor::DType;
 use crate::wire::Scenario;
@@ -22,6 +22,12 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario) {
     tape.set_sharding(None);
     if let Some(options) = fsdp(scenario) {
         let hooks = Fsdp::new(tape, options);
+        tape.install(Box::new(hooks));
+    } else if scenario.parallel.data == Some(DataParallel::Ddp) {
+        let options = &scenario.parallel.ddp;
+        let caps = [options.first_bucket_mb, options.bucket_cap_mb].map(|mib| mib << 20);
+        let ranks = scenario.hardware.count;
+        let hooks = Ddp::new(tape, DdpOptions { ranks, caps, bucket_view: options.bucket_view });
         tape.install(Box::new(hooks));
     }
 }

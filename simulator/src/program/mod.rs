@@ -87,6 +87,7 @@ impl<'a> Process<'a> {
             self.backward(micro_batch, loss);
         }
         self.update();
+        self.tape.hook(|hooks, tape| hooks.after_step(tape));
         self.take_run()
     }
 
@@ -194,8 +195,7 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
 fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
     tape.enter(Block::Rotary, "inv_freq");
     for bytes in family.buffers() {
-        let buffer = tape.allocate(bytes, Prim::Parameter);
-        tape.categorise(buffer, Category::Weights);
+        tape.new_buffer("", bytes);
     }
     if family.tied() {
         tape.enter(Block::LmHead, "lm_head");

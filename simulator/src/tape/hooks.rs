@@ -33,6 +33,9 @@ pub trait Hooks: core::fmt::Debug {
     /// When the last node has run (`queue_callback`).
     fn after_backward(&mut self, _tape: &mut Tape) {}
 
+    /// When a step has ended.
+    fn after_step(&mut self, _tape: &mut Tape) {}
+
     /// Storages that it holds from one step to the next, to be numbered anew.
     fn storages(&mut self) -> Vec<&mut StorageId> {
         Vec::new()

@@ -105,6 +105,8 @@ pub struct Tape {
     record: Recorded,
     nodes: Vec<Node>,
     params: Vec<Param>,
+    /// Bytes of the modules' buffers.
+    buffers: Vec<u64>,
     frames: Vec<Frame>,
     /// Leaves that are no parameters, until the graph goes.
     leaves: Vec<NodeId>,
@@ -127,6 +129,7 @@ impl Tape {
             record: Recorded::default(),
             nodes: Vec::new(),
             params: Vec::new(),
+            buffers: Vec::new(),
             frames: Vec::new(),
             leaves: Vec::new(),
             saving: Saving::Off,
@@ -363,6 +366,12 @@ impl Tape {
         let storage = self.allocate(bytes, Prim::Parameter);
         self.enter_layer(None);
         self.categorise(storage, Category::Weights);
+        self.buffers.push(bytes);
+    }
+
+    /// Bytes of each buffer.
+    pub fn buffers(&self) -> &[u64] {
+        &self.buffers
     }
 
     /// A parameter.

@@ -50,6 +50,9 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
     // to hold what layers share. Where layers are gathered ahead, backward's last but one gathers none.
     let document = scenario.document();
+    if document.parallel.data == Some(DataParallel::Ddp) {
+        return whole(scenario);
+    }
     let gathers = document.parallel.data == Some(DataParallel::Fsdp2);
     let lead = if document.adapter.is_some() || gathers { 2 } else { 1 };
     let most = most_layers(kinds, lead);
@@ -73,6 +76,19 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
         let grown = larger.map(|larger| grown((short, record), larger, more));
         Reader { record, grown, depth }.run()
     });
+    Folded { build, first, steady }
+}
+
+/// Summarises every request: buckets of gradients end wherever they are full, in any layer.
+fn whole(scenario: &ValidScenario) -> Folded {
+    let summary = |run: Run| {
+        let record = &run.record;
+        Tide::of(record.requests.iter().map(|request| {
+            let bytes = record.storages[request.storage().index()].bytes;
+            if request.is_alloc() { Tide::allocation(bytes) } else { Tide::free(bytes) }
+        }))
+    };
+    let [build, first, steady] = runs(scenario).map(summary);
     Folded { build, first, steady }
 }
 

@@ -164,6 +164,32 @@ fn adapters_fold() {
 }
 
 #[test]
+fn buckets_fold() {
+    for kind in MODELS {
+        for view in [false, true] {
+            for adapter in [json!(null), json!({"rank": 4, "targets": ["c_attn"]})] {
+                if !adapter.is_null() && kind != "gpt2" {
+                    continue;
+                }
+                for accumulation in [1, 5] {
+                    agrees(&valid(
+                        &model(kind, 6),
+                        &[
+                            ("hardware.count", 4.into()),
+                            ("parallel", json!({"data": "ddp", "ddp": {"bucket_view": view}})),
+                            ("adapter", adapter.clone()),
+                            ("precision", "amp_fp16".into()),
+                            ("optimizer.clip_grad_norm", true.into()),
+                            ("workload.grad_accum", accumulation.into()),
+                        ],
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn shards_fold() {
     let fsdp = [
         json!({}),
