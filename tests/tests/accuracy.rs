@@ -158,6 +158,15 @@ fn shards() {
     check_where(wanted, &["llama", "small-fsdp"], &MAX, &MIN);
 }
 
+/// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
+#[test]
+fn columns_and_rows() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-tp");
+    let mut max = MAX;
+    max[0] = "allocated_peak:median=0.03,worst=0.05";
+    check_where(wanted, &["llama8b-tp", "small-tp"], &max, &MIN);
+}
+
 #[test]
 fn metrics_have_the_words_of_the_contract() {
     for word in ["allocated_peak", "reserved_peak", "device_peak", "step_time", "forward_time"] {

@@ -7,6 +7,8 @@
 mod copies;
 mod ddp;
 mod fsdp;
+mod tensor;
 
 pub use ddp::{Ddp, DdpOptions};
 pub use fsdp::{Fsdp, FsdpOptions};
+pub use tensor::parallelize;

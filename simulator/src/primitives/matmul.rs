@@ -17,6 +17,13 @@ const LT_WORKSPACE: u64 = 1024 * 1024;
 impl Tape {
     /// An `nn.Linear` with a weight `[outer, inner]`, and the adapter beside it when it has one.
     pub fn linear(&mut self, x: &Tensor, weight: ParamId, bias: Option<ParamId>) -> Tensor {
+        let weight = self.param(weight).untied.unwrap_or(weight);
+        if self.param(weight).split.is_some() {
+            let x = self.distributed_input(x, weight);
+            let part = self.plain_linear(&x, weight, bias);
+            self.release(x);
+            return self.distributed_output(part, weight);
+        }
         let result = self.plain_linear(x, weight, bias);
         self.adapted(x, result, weight)
     }

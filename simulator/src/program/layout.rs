@@ -1,7 +1,7 @@
 //! The layout over several GPUs, as it changes construction and installs its hooks.
 
-use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions};
-use crate::tape::{Sharding, Tape};
+use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, parallelize};
+use crate::tape::{ParamId, Sharding, Tape};
 use crate::tensor::DType;
 use crate::wire::Scenario;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
@@ -17,9 +17,12 @@ pub(super) fn before_model(tape: &mut Tape, scenario: &Scenario) -> DType {
     options.compute_dtype
 }
 
-/// After the model is built: the hooks.
-pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario) {
+/// After the model is built: the hooks. `tied`: an embedding that is the output projection too.
+pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<ParamId>) {
     tape.set_sharding(None);
+    if 1 < scenario.parallel.tensor {
+        parallelize(tape, scenario.parallel.tensor, tied);
+    }
     if let Some(options) = fsdp(scenario) {
         let hooks = Fsdp::new(tape, options);
         tape.install(Box::new(hooks));

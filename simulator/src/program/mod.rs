@@ -65,7 +65,8 @@ impl<'a> Process<'a> {
                 tape.param_mut(table).hooked = true;
             }
         }
-        layout::after_model(&mut tape, document);
+        let tied = family.tied().then(|| model.lm_head());
+        layout::after_model(&mut tape, document, tied);
         tape.empty_cache();
         let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
@@ -119,7 +120,7 @@ impl<'a> Process<'a> {
         (0..self.tape.n_params())
             .map(|index| self.tape.param(ParamId::new(index)))
             .filter(|param| counts(param))
-            .map(|param| param.shape.elements())
+            .map(Param::elements)
             .sum()
     }
 

@@ -7,7 +7,7 @@ use crate::clock::{Pointwise, Update};
 use crate::primitives::{pointwise, update};
 use crate::tape::{Block, ParamId, Prim, StorageId, Tape};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::{Implementation, OptimizerName, Precision};
+use crate::wire::scenario::{Implementation, Optimizer, OptimizerName, Precision};
 use crate::wire::timeline::{Category, PhaseKind};
 
 use super::Process;
@@ -31,26 +31,35 @@ impl Process<'_> {
                 _ => Scaler::unscale(&mut self.tape, &gradients),
             }
         });
-        self.tape.enter(Block::Optimizer, "state");
-        for &id in &trainable {
-            self.create_states(id);
-        }
-        self.tape.enter_layer(None);
-        self.tape.enter(Block::Optimizer, "step");
-        match (self.scenario.optimizer.name, self.scenario.optimizer.implementation) {
-            (OptimizerName::Adamw, Implementation::Foreach) => {
-                foreach_adamw(&mut self.tape, &trainable);
-            }
-            (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(&mut self.tape, &trainable),
-            (OptimizerName::Adamw, Implementation::Fused) => {
-                in_place(&mut self.tape, &trainable, Update::Fused, 7);
-            }
-            (OptimizerName::Sgd, _) => in_place(&mut self.tape, &trainable, Update::Foreach, 5),
+        for group in groups(&self.tape, &trainable) {
+            self.step_group(&group);
         }
         for tensor in found_inf.into_iter().flatten() {
             self.tape.release(tensor);
         }
-        self.zero_grad(&trainable);
+        let in_groups: Vec<ParamId> = groups(&self.tape, &trainable).concat();
+        self.zero_grad(&in_groups);
+    }
+
+    /// One of the optimizer's `param_groups`.
+    fn step_group(&mut self, params: &[ParamId]) {
+        self.tape.enter(Block::Optimizer, "state");
+        for &id in params {
+            self.create_states(id);
+        }
+        self.tape.enter_layer(None);
+        self.tape.enter(Block::Optimizer, "step");
+        let Optimizer { name, implementation, .. } = self.scenario.optimizer;
+        match (name, implementation) {
+            (OptimizerName::Adamw, Implementation::Foreach) => {
+                foreach_adamw(&mut self.tape, params);
+            }
+            (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(&mut self.tape, params),
+            (OptimizerName::Adamw, Implementation::Fused) => {
+                in_place(&mut self.tape, params, Update::Fused, 7);
+            }
+            (OptimizerName::Sgd, _) => in_place(&mut self.tape, params, Update::Foreach, 5),
+        }
     }
 
     /// States are made at the first step: two for `AdamW`, one for SGD with momentum (a copy of the
@@ -132,6 +141,14 @@ impl Process<'_> {
 
 fn trainable(tape: &Tape) -> Vec<ParamId> {
     (0..tape.n_params()).map(ParamId::new).filter(|&id| tape.param(id).grad.is_some()).collect()
+}
+
+/// The optimizer's groups: multi-tensor operations take either parameters that ranks share or plain
+/// ones, so that the shared ones come first, in a group of their own.
+fn groups(tape: &Tape, trainable: &[ParamId]) -> Vec<Vec<ParamId>> {
+    let (shared, plain): (Vec<_>, Vec<_>) =
+        trainable.iter().partition(|&&id| tape.param(id).split.is_some());
+    [shared, plain].into_iter().filter(|group| !group.is_empty()).collect()
 }
 
 fn gradient_bytes(tape: &Tape, id: ParamId) -> u64 {

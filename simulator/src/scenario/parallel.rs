@@ -5,7 +5,7 @@ use super::families::{Architecture, Family};
 use super::limits;
 use super::words::Word;
 use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
-use crate::wire::scenario::Precision;
+use crate::wire::scenario::{Loss, Precision};
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Reads the table `parallel`.
@@ -157,6 +157,10 @@ fn check_unsupported(scenario: &Scenario, faults: &mut Faults) {
         let reason = "reducing fp32 gradients in bf16 is not simulated yet";
         unsupported("parallel.fsdp.reduce_dtype", reason, "fp32".into());
     }
+    if 1 < parallel.tensor && scenario.stack.loss == Loss::FusedLinear {
+        let reason = "a fused loss over an output projection in shards is not simulated yet";
+        unsupported("stack.loss", reason, "transformers5".into());
+    }
     if scenario.adapter.is_some() && local {
         let reason = "adapters of a model in shards are not simulated yet";
         unsupported("adapter", reason, serde_json::Value::Null);
@@ -218,6 +222,15 @@ fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
         ("intermediate_size", llama.intermediate),
         ("vocab_size", llama.vocab()),
     ];
+    let unlike = [
+        ("attention_bias", llama.output_bias, "biases of row-wise products are not simulated"),
+        ("mlp_bias", llama.mlp_bias, "biases of row-wise products are not simulated"),
+    ];
+    for (field, _, reason) in unlike.into_iter().filter(|(_, is_set, _)| *is_set) {
+        let message = format!("`{field}` is set, and with `parallel.tensor` {tensor} {reason}");
+        let fault = Fault::new(path, Rule::Unsupported, message);
+        faults.push(fault.arguments([field.to_owned(), reason.to_owned()]).mend(path, 1));
+    }
     for (field, size) in rules {
         if !size.is_multiple_of(tensor) {
             let message =

@@ -53,6 +53,23 @@ pub struct Shard {
     pub dtype: DType,
 }
 
+/// How ranks share the product with a linear layer's weight (tensor parallelism).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Each rank has columns of the output: rows of the weight.
+    Columns {
+        /// How many ranks.
+        ranks: u64,
+        /// Whether every rank gets the whole output.
+        gathered: bool,
+    },
+    /// Each rank has rows of the input: columns of the weight. The outputs are summed.
+    Rows {
+        /// How many ranks.
+        ranks: u64,
+    },
+}
+
 /// How new parameters are dealt out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharding {

@@ -15,7 +15,7 @@ mod node;
 mod record;
 mod rule;
 
-pub use hooks::{Hooks, Shard, Sharding};
+pub use hooks::{Hooks, Shard, Sharding, Split};
 pub use label::{Block, Prim, Scope};
 pub use node::{
     Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,

@@ -3,7 +3,7 @@
 use crate::tensor::{DType, Shape};
 
 use super::Tensor;
-use super::hooks::Shard;
+use super::hooks::{Shard, Split};
 use super::label::{Prim, Scope};
 use super::record::StorageId;
 use super::rule::Backward;
@@ -231,6 +231,11 @@ pub struct Param {
     pub dtype: DType,
     /// The rank's part, where it is dealt out.
     pub shard: Option<Shard>,
+    /// How ranks share the product with it; its shape is then the rank's.
+    pub split: Option<Split>,
+    /// The parameter that products take instead: sharding an output projection breaks its tie with
+    /// the embedding.
+    pub untied: Option<ParamId>,
     /// Whether it gets a gradient.
     pub trainable: bool,
     /// The adapter that the projection with this weight has.
@@ -268,6 +273,8 @@ impl Param {
             shape,
             dtype,
             shard: None,
+            split: None,
+            untied: None,
             trainable: true,
             adapter: None,
             hooked: false,
@@ -282,6 +289,16 @@ impl Param {
 }
 
 impl Param {
+    /// Elements of all ranks together.
+    pub const fn elements(&self) -> u64 {
+        match self.split {
+            Some(Split::Columns { ranks, .. } | Split::Rows { ranks }) => {
+                self.shape.elements() * ranks
+            }
+            None => self.shape.elements(),
+        }
+    }
+
     /// Elements that the rank keeps and trains.
     pub const fn local_elements(&self) -> u64 {
         match self.shard {

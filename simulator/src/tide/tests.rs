@@ -190,6 +190,31 @@ fn buckets_fold() {
 }
 
 #[test]
+fn columns_and_rows_fold() {
+    for kind in ["llama", "qwen2", "qwen3"] {
+        for precision in ["bf16", "amp_bf16"] {
+            for attention in ["sdpa", "eager"] {
+                for checkpointing in ["none", "full"] {
+                    let mut model = model(kind, 7);
+                    model["config"]["vocab_size"] = 502.into();
+                    agrees(&valid(
+                        &model,
+                        &[
+                            ("hardware.count", 2.into()),
+                            ("parallel", json!({"tensor": 2})),
+                            ("precision", precision.into()),
+                            ("stack.attention", attention.into()),
+                            ("checkpointing", checkpointing.into()),
+                            ("workload.grad_accum", 4.into()),
+                        ],
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn shards_fold() {
     let fsdp = [
         json!({}),
