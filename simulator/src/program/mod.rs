@@ -99,6 +99,15 @@ impl<'a> Process<'a> {
             .collect()
     }
 
+    /// Each parameter's name, its elements, and those of them that this rank keeps.
+    pub fn parameter_sizes(&self) -> Vec<(String, u64, u64)> {
+        let param = |index| self.tape.param(ParamId::new(index));
+        (0..self.tape.n_params())
+            .map(param)
+            .map(|param| (param.name.clone(), param.elements(), param.local_elements()))
+            .collect()
+    }
+
     /// Parameters, a tied one counted once.
     pub fn parameters(&self) -> u64 {
         self.elements(|_| true)
