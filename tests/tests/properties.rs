@@ -291,8 +291,7 @@ prop_compose! {
 fn simulated(mut scenario: Scenario) -> Scenario {
     if scenario.parallel.data == Some(DataParallel::Fsdp2) {
         scenario.adapter = None;
-        scenario.optimizer.clip_grad_norm = false;
-        if scenario.precision == Precision::AmpFp16 {
+        if scenario.parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
             scenario.precision = Precision::AmpBf16;
         }
     }

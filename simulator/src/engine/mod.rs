@@ -43,7 +43,6 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
     let first = tape.share(&ones);
     tape.node_mut(root).grads[0] = Some(first);
 
-    tape.hook(|hooks, tape| hooks.before_backward(tape));
     let mut ready = BinaryHeap::from([root]);
     while let Some(id) = ready.pop() {
         tape.hook(|hooks, tape| hooks.before_node(tape, id));

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::clock::Pointwise;
 use crate::primitives::pointwise;
-use crate::tape::{Block, Hooks, NodeId, ParamId, Prim, Scope, StorageId, Tape};
+use crate::tape::{Block, Hooks, NodeId, ParamId, Prim, Scope, Shard, StorageId, Tape};
 use crate::tensor::DType;
 use crate::wire::timeline::Category;
 
@@ -116,6 +116,33 @@ impl Fsdp {
             all_gather_state: StorageId::NONE,
             reduce_scatter_state: StorageId::NONE,
             calls: BTreeMap::new(),
+        }
+    }
+
+    /// Deals out a model that was built whole, one group after the other, the root's last
+    /// (`FSDPParam._init_sharded_param`): a group's whole parameters go when all its parts are made.
+    pub fn shard_whole(&self, tape: &mut Tape) {
+        tape.enter(Block::Parallel, "fully_shard");
+        let FsdpOptions { ranks, shard_dtype, compute_dtype, cpu_offload, .. } = self.options;
+        let (root, layers) = self.groups.split_at(ROOT + 1);
+        for group in layers.iter().chain(root) {
+            let mut whole = Vec::new();
+            for &id in &group.params {
+                tape.enter_layer(tape.param(id).layer);
+                let elements = Shard::elements(tape.param(id).shape, ranks);
+                let mut storage = tape.allocate(elements * shard_dtype.bytes(), Prim::Parameter);
+                if cpu_offload {
+                    tape.release_storage(storage);
+                    storage = StorageId::NONE;
+                }
+                tape.own(storage, id, Category::Weights);
+                let param = tape.param_mut(id);
+                param.shard = Some(Shard { storage, elements, dtype: shard_dtype });
+                param.dtype = compute_dtype;
+                whole.push(core::mem::replace(&mut param.storage, StorageId::NONE));
+            }
+            whole.into_iter().rev().for_each(|storage| tape.release_storage(storage));
+            tape.enter_layer(None);
         }
     }
 
@@ -338,6 +365,8 @@ impl Hooks for Fsdp {
         self.post_forward(tape, ROOT);
         let last = core::mem::replace(&mut self.all_gather_state, StorageId::NONE);
         tape.release_storage(last);
+        // Of its outputs the loss gets its gradient first.
+        self.call_before(tape, Call::PreBackward(ROOT));
     }
 
     fn before_layer(&mut self, tape: &mut Tape, layer: u32) {
@@ -350,10 +379,6 @@ impl Hooks for Fsdp {
         let Some(&group) = self.of_layer.get(&layer) else { return };
         within(tape, |tape| self.post_forward(tape, group));
         self.call_before(tape, Call::PreBackward(group));
-    }
-
-    fn before_backward(&mut self, tape: &mut Tape) {
-        within(tape, |tape| self.pre_backward(tape, ROOT));
     }
 
     fn before_node(&mut self, tape: &mut Tape, node: NodeId) {

@@ -70,7 +70,10 @@ fn distribute(tape: &mut Tape, id: ParamId, split: Split) {
         let param = tape.param(id);
         (param.shape, param.dtype, param.storage)
     };
-    let Some((local, copies)) = part(split, shape) else { return };
+    let Some((local, copies)) = part(split, shape) else {
+        tape.param_mut(id).split = Some(Split::Whole);
+        return;
+    };
     let bytes = local.elements() * dtype.bytes();
     let parts: Vec<StorageId> = (0..copies).map(|_| tape.allocate(bytes, Prim::Copy)).collect();
     let own = tape.allocate(bytes, Prim::Parameter);

@@ -48,13 +48,15 @@ impl Tape {
         if bias.is_some() && self.autocast().is_some() {
             // at::linear under autocast: (input, weight, bias), last first.
             let bias = bias.map(|id| self.cast_weight(id));
-            let weight = self.cast_weight(weight);
+            let cast = self.cast_weight(weight);
             let x = self.cast_input(x);
-            return self.multiply(x, weight, bias, true);
+            let bias = bias.map(|bias| self.partial_bias(bias, weight));
+            return self.multiply(x, cast, bias, true);
         }
+        let bias = bias.map(|id| self.weight(id));
+        let bias = bias.map(|bias| self.partial_bias(bias, weight));
         let weight = self.cast_weight(weight);
         let x = self.cast_input(x);
-        let bias = bias.map(|id| self.weight(id));
         self.multiply(x, weight, bias, true)
     }
 

@@ -33,8 +33,21 @@ impl Tape {
         match self.param(weight).split {
             Some(Split::Rows { .. }) => self.all_reduced(part),
             Some(Split::Columns { ranks, gathered: true }) => self.gathered(part, ranks),
-            Some(Split::Columns { gathered: false, .. }) | None => part,
+            Some(Split::Columns { gathered: false, .. } | Split::Whole) | None => part,
         }
+    }
+
+    /// The bias of a row-wise layer, divided by the ranks whose outputs will be summed
+    /// (`Partial._partition_value` in `placement_types.py`): a tensor of the product alone.
+    pub(super) fn partial_bias(&mut self, bias: Tensor, weight: ParamId) -> Tensor {
+        if !matches!(self.param(weight).split, Some(Split::Rows { .. })) {
+            return bias;
+        }
+        let part = self.empty(bias.shape, bias.dtype, Prim::Div);
+        self.run(Prim::Div, pointwise(Pointwise::Unary, bias.dtype, 2 * part.bytes()));
+        let source = bias.source;
+        self.release(bias);
+        Tensor { source, ..part }
     }
 
     /// `Partial` to `Replicate`; the gradient stays as it is.

@@ -11,7 +11,8 @@ use super::weight_dtype;
 /// Before the model is built: how its parameters are dealt out. Returns the element type that it
 /// computes with.
 pub(super) fn before_model(tape: &mut Tape, scenario: &Scenario) -> DType {
-    let Some(options) = fsdp(scenario) else { return weight_dtype(scenario.precision) };
+    let options = fsdp(scenario).filter(|_| scenario.parallel.fsdp.meta_init);
+    let Some(options) = options else { return weight_dtype(scenario.precision) };
     let FsdpOptions { ranks, shard_dtype: dtype, cpu_offload: offload, .. } = options;
     tape.set_sharding(Some(Sharding { ranks, dtype, offload }));
     options.compute_dtype
@@ -25,6 +26,9 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
     }
     if let Some(options) = fsdp(scenario) {
         let hooks = Fsdp::new(tape, options);
+        if !scenario.parallel.fsdp.meta_init {
+            hooks.shard_whole(tape);
+        }
         tape.install(Box::new(hooks));
     } else if scenario.parallel.data == Some(DataParallel::Ddp) {
         let options = &scenario.parallel.ddp;

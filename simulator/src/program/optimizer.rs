@@ -5,7 +5,7 @@
 
 use crate::clock::{Pointwise, Update};
 use crate::primitives::{pointwise, update};
-use crate::tape::{Block, ParamId, Prim, StorageId, Tape};
+use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Implementation, Optimizer, OptimizerName, Precision};
 use crate::wire::timeline::{Category, PhaseKind};
@@ -25,7 +25,8 @@ impl Process<'_> {
         let trainable = trainable(&self.tape);
         let found_inf = (self.scenario.precision == Precision::AmpFp16).then(|| {
             let bytes = trainable.iter().map(|&id| gradient_bytes(&self.tape, id)).sum();
-            let gradients = Gradients { n: trainable.len() as u64, bytes };
+            let sharded = trainable.first().is_some_and(|&id| self.tape.param(id).shard.is_some());
+            let gradients = Gradients { n: trainable.len() as u64, bytes, sharded };
             match self.scenario.optimizer.implementation {
                 Implementation::Fused => Scaler::check(&mut self.tape, &gradients),
                 _ => Scaler::unscale(&mut self.tape, &gradients),
@@ -108,6 +109,10 @@ impl Process<'_> {
         let trainable = trainable(&self.tape);
         let tape = &mut self.tape;
         tape.phase(PhaseKind::Clip, 0);
+        if trainable.is_empty() {
+            // Gradients in host memory are clipped there.
+            return;
+        }
         tape.enter(Block::Clip, "clip_grad_norm_");
         let elements = |tape: &Tape, id| tape.param(id).local_elements();
         let chunks = trainable
@@ -122,10 +127,7 @@ impl Process<'_> {
         let bytes: u64 = trainable.iter().map(|&id| gradient_bytes(tape, id)).sum();
         tape.run(Prim::ClipGrad, update(Update::Foreach, n, dtype, bytes));
         tape.release_storage(partial);
-        let stacked = tape.empty(Shape::new([n]), dtype, Prim::ClipGrad);
-        let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
-        tape.release(stacked);
-        release_each(tape, trainable.iter().zip(norms));
+        let total = total_norm(tape, &trainable, norms, dtype);
         let scalar = |tape: &mut Tape| tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
         // `max_norm / (total + 1e-6)` is a reciprocal times a number.
         let [sum, reciprocal, coefficient] = [scalar(tape), scalar(tape), scalar(tape)];
@@ -137,6 +139,28 @@ impl Process<'_> {
             tape.release(tensor);
         }
     }
+}
+
+/// The norm of the norms. Norms of shards are first summed over the ranks: to the power of two, reduced
+/// into a tensor of their own, and back (`_NormPartial` in `torch/distributed/tensor/_ops/_math_ops.py`).
+fn total_norm(tape: &mut Tape, params: &[ParamId], norms: Vec<StorageId>, dtype: DType) -> Tensor {
+    let sharded = params.first().is_some_and(|&id| tape.param(id).shard.is_some());
+    let all = Shape::new([params.len() as u64]);
+    let stacked = tape.empty(all, dtype, Prim::ClipGrad);
+    if !sharded {
+        let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
+        tape.release(stacked);
+        release_each(tape, params.iter().zip(norms));
+        return total;
+    }
+    let [squares, sums, roots] = core::array::from_fn(|_| tape.helper(all, dtype, Prim::ClipGrad));
+    tape.release(squares);
+    tape.release(sums);
+    let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
+    tape.release(roots);
+    tape.release(stacked);
+    release_each(tape, params.iter().zip(norms).rev());
+    total
 }
 
 fn trainable(tape: &Tape) -> Vec<ParamId> {

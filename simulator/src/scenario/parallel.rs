@@ -81,6 +81,27 @@ pub(super) fn check_parallel(
     {
         check_tensor(parallel.tensor, architecture, faults);
     }
+    if 1 < parallel.tensor {
+        check_mixed(scenario, faults);
+    }
+}
+
+/// Where some parameters are dealt out and others are not, multi-tensor operations over all gradients
+/// refuse them ("got mixed torch.Tensor and DTensor", `torch/distributed/tensor/_dispatch.py`).
+fn check_mixed(scenario: &Scenario, faults: &mut Faults) {
+    let mut conflict = |path: &str, what: &str, mend: serde_json::Value| {
+        let message = format!(
+            "{what} takes all gradients at once, and `parallel.tensor` leaves some of them plain \
+             tensors beside distributed ones: PyTorch refuses that"
+        );
+        faults.push(Fault::new(path, Rule::Conflict, message).mend(path, mend));
+    };
+    if scenario.precision == Precision::AmpFp16 {
+        conflict("precision", "the gradient scaler", "amp_bf16".into());
+    }
+    if scenario.optimizer.clip_grad_norm {
+        conflict("optimizer.clip_grad_norm", "`clip_grad_norm_`", false.into());
+    }
 }
 
 fn check_ranges(parallel: &Parallel, faults: &mut Faults) {
@@ -139,18 +160,10 @@ fn check_unsupported(scenario: &Scenario, faults: &mut Faults) {
         unsupported("parallel.tensor", reason, 1.into());
     }
     let fsdp = parallel.data == Some(DataParallel::Fsdp2);
-    if fsdp && !parallel.fsdp.meta_init {
-        let reason = "sharding a model that was built on the GPU is not simulated yet";
-        unsupported("parallel.fsdp.meta_init", reason, true.into());
-    }
     let local = fsdp || 1 < parallel.tensor;
-    if local && scenario.precision == Precision::AmpFp16 {
-        let reason = "a gradient scaler over parameters in shards is not simulated yet";
+    if fsdp && parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
+        let reason = "a gradient scaler over gradients in host memory is not simulated yet";
         unsupported("precision", reason, "amp_bf16".into());
-    }
-    if local && scenario.optimizer.clip_grad_norm {
-        let reason = "clipping gradients in shards is not simulated yet";
-        unsupported("optimizer.clip_grad_norm", reason, false.into());
     }
     let narrow = parallel.fsdp.reduce_dtype == Some(ReduceDtype::Bf16);
     if fsdp && narrow && !parallel.fsdp.mixed_precision && scenario.precision != Precision::Bf16 {
@@ -222,15 +235,6 @@ fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
         ("intermediate_size", llama.intermediate),
         ("vocab_size", llama.vocab()),
     ];
-    let unlike = [
-        ("attention_bias", llama.output_bias, "biases of row-wise products are not simulated"),
-        ("mlp_bias", llama.mlp_bias, "biases of row-wise products are not simulated"),
-    ];
-    for (field, _, reason) in unlike.into_iter().filter(|(_, is_set, _)| *is_set) {
-        let message = format!("`{field}` is set, and with `parallel.tensor` {tensor} {reason}");
-        let fault = Fault::new(path, Rule::Unsupported, message);
-        faults.push(fault.arguments([field.to_owned(), reason.to_owned()]).mend(path, 1));
-    }
     for (field, size) in rules {
         if !size.is_multiple_of(tensor) {
             let message =

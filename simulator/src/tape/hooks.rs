@@ -3,7 +3,7 @@
 use super::node::{NodeId, ParamId};
 use super::record::StorageId;
 use super::{Saving, Tape};
-use crate::tensor::DType;
+use crate::tensor::{DType, Shape};
 
 /// What is called around a model's modules and autograd's nodes.
 ///
@@ -20,9 +20,6 @@ pub trait Hooks: core::fmt::Debug {
 
     /// After a layer's forward; not after a checkpoint's second run.
     fn after_layer(&mut self, _tape: &mut Tape, _layer: u32) {}
-
-    /// When the gradient of the model's output is there.
-    fn before_backward(&mut self, _tape: &mut Tape) {}
 
     /// When all gradients of a node's output are there.
     fn before_node(&mut self, _tape: &mut Tape, _node: NodeId) {}
@@ -53,6 +50,14 @@ pub struct Shard {
     pub dtype: DType,
 }
 
+impl Shard {
+    /// Elements of a part of a parameter of this shape.
+    pub fn elements(shape: Shape, ranks: u64) -> u64 {
+        let rows = shape.sizes()[0];
+        shape.elements() / rows * rows.div_ceil(ranks)
+    }
+}
+
 /// How ranks share the product with a linear layer's weight (tensor parallelism).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
@@ -68,6 +73,8 @@ pub enum Split {
         /// How many ranks.
         ranks: u64,
     },
+    /// Each rank has all of it: the bias of a layer whose outputs are summed.
+    Whole,
 }
 
 /// How new parameters are dealt out.

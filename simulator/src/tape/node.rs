@@ -295,7 +295,7 @@ impl Param {
             Some(Split::Columns { ranks, .. } | Split::Rows { ranks }) => {
                 self.shape.elements() * ranks
             }
-            None => self.shape.elements(),
+            Some(Split::Whole) | None => self.shape.elements(),
         }
     }
 

@@ -12,8 +12,7 @@ impl Tape {
         let layer = layer_of(&name);
         self.enter_layer(layer);
         let part = self.sharding.map(|sharding| {
-            let [rows, elements] = [shape.sizes()[0], shape.elements()];
-            let elements = elements / rows * rows.div_ceil(sharding.ranks);
+            let elements = Shard::elements(shape, sharding.ranks);
             Shard { storage: StorageId::NONE, elements, dtype: sharding.dtype }
         });
         let bytes = match (part, self.sharding) {
