@@ -102,7 +102,7 @@ impl Fsdp {
         }
         let of_layer = members.keys().flatten().zip(ROOT + 1..).map(|(&l, i)| (l, i)).collect();
         let groups = members.into_values().map(|params| Group {
-            params: children_first(tape, params),
+            params: children_first(tape, &params),
             state: State::Idle,
             result: StorageId::NONE,
             whole: None,
@@ -318,7 +318,9 @@ impl Fsdp {
         for &(id, _) in with_grad {
             self.take_over(tape, id, output);
         }
-        last.into_iter().for_each(|grad| tape.release_storage(grad));
+        if let Some(last) = last {
+            tape.release_storage(last);
+        }
         tape.release_storage(output);
         self.reduce_scatter_state = input;
     }
@@ -422,7 +424,7 @@ fn within(tape: &mut Tape, hook: impl FnOnce(&mut Tape)) {
 }
 
 /// Parameters by their modules, each module after those inside it (`_get_managed_modules`).
-fn children_first(tape: &Tape, params: Vec<ParamId>) -> Vec<ParamId> {
+fn children_first(tape: &Tape, params: &[ParamId]) -> Vec<ParamId> {
     let module =
         |id: ParamId| tape.param(id).name.rsplit_once('.').map_or("", |(module, _)| module);
     let last_inside = |id: ParamId| {

@@ -87,7 +87,7 @@ pub(super) fn check_parallel(
 }
 
 /// Where some parameters are dealt out and others are not, multi-tensor operations over all gradients
-/// refuse them ("got mixed torch.Tensor and DTensor", `torch/distributed/tensor/_dispatch.py`).
+/// refuse them (`got mixed torch.Tensor and DTensor` in `torch/distributed/tensor/_dispatch.py`).
 fn check_mixed(scenario: &Scenario, faults: &mut Faults) {
     let mut conflict = |path: &str, what: &str, mend: serde_json::Value| {
         let message = format!(
@@ -210,6 +210,10 @@ fn check_count(scenario: &Scenario, faults: &mut Faults) {
     }
 }
 
+/// The linear layers of the plan: without all of them a rank's parts do not fit together.
+const PLANNED: [&str; 7] =
+    ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
 /// `ColwiseParallel` and `RowwiseParallel` deal rows and columns out in equal parts; a rank's part
 /// of q, k and v is seen as whole heads.
 ///
@@ -219,8 +223,10 @@ fn check_count(scenario: &Scenario, faults: &mut Faults) {
 /// `LlamaAttention.forward`, transformers 5.17.
 fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
     let path = "parallel.tensor";
+    let projections = architecture.family().projections();
+    let has_all = PLANNED.iter().all(|name| projections.iter().any(|p| p.name == *name));
     let llama = match architecture {
-        Architecture::Llama(llama) if llama.experts.is_none() && llama.latent.is_none() => llama,
+        Architecture::Llama(llama) if has_all => llama,
         other => {
             let class = other.family().class();
             let message = format!("tensor parallelism of {class} is not simulated yet");

@@ -68,11 +68,11 @@ pub enum DataParallel {
     Fsdp2,
     /// Megatron's distributed optimizer: states are shared out.
     DistributedOptimizer,
-    /// DeepSpeed's stage 1: states are shared out.
+    /// `DeepSpeed`'s stage 1: states are shared out.
     Zero1,
-    /// DeepSpeed's stage 2: gradients too.
+    /// `DeepSpeed`'s stage 2: gradients too.
     Zero2,
-    /// DeepSpeed's stage 3: weights too.
+    /// `DeepSpeed`'s stage 3: weights too.
     Zero3,
 }
 
@@ -106,6 +106,7 @@ impl Default for Ddp {
 /// Options of `fully_shard`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no option")]
 pub struct Fsdp {
     /// Whether a layer's whole parameters go after its forward (`reshard_after_forward`).
     #[serde(default = "yes")]
