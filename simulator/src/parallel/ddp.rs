@@ -51,7 +51,7 @@ impl Ddp {
             all.iter().copied().filter(|&id| tape.param(id).trainable).collect();
         verify(tape, &trained, options.ranks);
         let mut states: Vec<_> = all.iter().map(|&id| size_of(tape, id)).collect();
-        states.extend(tape.buffers().iter().map(|&bytes| (DType::F32, bytes)));
+        states.extend(tape.buffers());
         broadcast_coalesced(tape, &states);
         let mut reducer = Self {
             options,
@@ -119,7 +119,7 @@ impl Hooks for Ddp {
     fn before_model(&mut self, tape: &mut Tape) {
         self.rebuild_buckets(tape);
         tape.enter(Block::Parallel, "_sync_buffers");
-        let buffers: Vec<_> = tape.buffers().iter().map(|&bytes| (DType::F32, bytes)).collect();
+        let buffers = tape.buffers().to_vec();
         broadcast_coalesced(tape, &buffers);
     }
 

@@ -9,10 +9,16 @@ use crate::tape::{Block, ParamId, Prim, Split, StorageId, Tape};
 use crate::tensor::Shape;
 use crate::wire::timeline::Category;
 
-/// Linear layers whose outputs are dealt out.
-const COLUMN_WISE: [&str; 5] = ["q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"];
+/// Linear layers whose outputs are dealt out, with the module that they are in.
+const COLUMN_WISE: [[&str; 2]; 5] = [
+    ["self_attn", "q_proj"],
+    ["self_attn", "k_proj"],
+    ["self_attn", "v_proj"],
+    ["mlp", "gate_proj"],
+    ["mlp", "up_proj"],
+];
 /// Linear layers whose inputs are.
-const ROW_WISE: [&str; 2] = ["o_proj", "down_proj"];
+const ROW_WISE: [[&str; 2]; 2] = [["self_attn", "o_proj"], ["mlp", "down_proj"]];
 /// The output projection: column-wise, with the whole result on every rank.
 const HEAD: &str = "lm_head";
 
@@ -36,13 +42,15 @@ pub fn parallelize(tape: &mut Tape, ranks: u64, tied: Option<ParamId>) {
     }
 }
 
-/// The plan that torchtitan and transformers' `base_model_tp_plan` have for a Llama layer.
+/// The plan that torchtitan and transformers' `base_model_tp_plan` have for a Llama layer. Experts stay
+/// whole on every rank.
 fn plan(name: &str, ranks: u64) -> Option<Split> {
     let mut path = name.rsplit('.').skip(1);
     let module = path.next()?;
     if module == HEAD {
         return Some(Split::Columns { ranks, gathered: true });
     }
+    let module = [path.next()?, module];
     if COLUMN_WISE.contains(&module) {
         return Some(Split::Columns { ranks, gathered: false });
     }

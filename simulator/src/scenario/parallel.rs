@@ -211,8 +211,9 @@ fn check_count(scenario: &Scenario, faults: &mut Faults) {
 }
 
 /// The linear layers of the plan: without all of them a rank's parts do not fit together.
-const PLANNED: [&str; 7] =
-    ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+const OF_ATTENTION: [&str; 4] = ["q_proj", "k_proj", "v_proj", "o_proj"];
+/// The same of a plain MLP; experts stay whole.
+const OF_MLP: [&str; 3] = ["gate_proj", "up_proj", "down_proj"];
 
 /// `ColwiseParallel` and `RowwiseParallel` deal rows and columns out in equal parts; a rank's part
 /// of q, k and v is seen as whole heads.
@@ -224,9 +225,13 @@ const PLANNED: [&str; 7] =
 fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
     let path = "parallel.tensor";
     let projections = architecture.family().projections();
-    let has_all = PLANNED.iter().all(|name| projections.iter().any(|p| p.name == *name));
+    let has = |names: &[&str]| names.iter().all(|name| projections.iter().any(|p| p.name == *name));
     let llama = match architecture {
-        Architecture::Llama(llama) if has_all => llama,
+        Architecture::Llama(llama)
+            if has(&OF_ATTENTION) && (llama.experts.is_some() || has(&OF_MLP)) =>
+        {
+            llama
+        }
         other => {
             let class = other.family().class();
             let message = format!("tensor parallelism of {class} is not simulated yet");
@@ -241,7 +246,11 @@ fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
         ("intermediate_size", llama.intermediate),
         ("vocab_size", llama.vocab()),
     ];
+    let plain_layers = llama.experts.as_ref().is_none_or(|experts| 0 < experts.first_layer);
     for (field, size) in rules {
+        if field == "intermediate_size" && !plain_layers {
+            continue;
+        }
         if !size.is_multiple_of(tensor) {
             let message =
                 format!("`parallel.tensor` {tensor} does not divide `{field}` {size} of the model");

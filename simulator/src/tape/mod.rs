@@ -106,8 +106,8 @@ pub struct Tape {
     record: Recorded,
     nodes: Vec<Node>,
     params: Vec<Param>,
-    /// Bytes of the modules' buffers.
-    buffers: Vec<u64>,
+    /// Element types and bytes of the modules' buffers.
+    buffers: Vec<(DType, u64)>,
     frames: Vec<Frame>,
     /// Leaves that are no parameters, until the graph goes.
     leaves: Vec<NodeId>,

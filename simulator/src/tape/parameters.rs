@@ -45,11 +45,13 @@ impl Tape {
         let storage = self.allocate(bytes, Prim::Parameter);
         self.enter_layer(None);
         self.categorise(storage, Category::Weights);
-        self.buffers.push(bytes);
+        // Counters are 64-bit integers. Of the others it only matters that they are alike.
+        let counts = name.ends_with("num_batches_tracked");
+        self.buffers.push((if counts { DType::I64 } else { DType::F32 }, bytes));
     }
 
-    /// Bytes of each buffer.
-    pub fn buffers(&self) -> &[u64] {
+    /// Element type and bytes of each buffer.
+    pub fn buffers(&self) -> &[(DType, u64)] {
         &self.buffers
     }
 

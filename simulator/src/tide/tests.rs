@@ -191,11 +191,12 @@ fn buckets_fold() {
 
 #[test]
 fn columns_and_rows_fold() {
-    for kind in ["llama", "qwen2", "qwen3"] {
+    for kind in ["llama", "qwen2", "qwen3", "qwen2_moe"] {
         for precision in ["bf16", "amp_bf16"] {
             for attention in ["sdpa", "eager"] {
                 for checkpointing in ["none", "full"] {
-                    let mut model = model(kind, 7);
+                    let mut model =
+                        if kind == "qwen2_moe" { mixture(kind, 7, 2) } else { model(kind, 7) };
                     model["config"]["vocab_size"] = 502.into();
                     agrees(&valid(
                         &model,
