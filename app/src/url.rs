@@ -148,6 +148,7 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use simulator::wire::parallel::Parallel;
     use simulator::wire::scenario::{
         Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION, Stack, Workload,
     };
@@ -164,6 +165,7 @@ mod tests {
                     already_used_bytes: 0,
                     process_cap_bytes: None,
                 },
+                parallel: Parallel::default(),
                 workload: Workload { micro_batch: 1, seq_len: 4096, target_len: 0, grad_accum: 1 },
                 precision: Precision::Bf16,
                 optimizer: Optimizer::default(),

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use simulator::accuracy::{Limits, Side};
 use simulator::scenario::{Word, parse_size};
+use simulator::wire::parallel::DataParallel;
 use simulator::wire::scenario::{
     Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
 };
@@ -149,6 +150,15 @@ pub struct Fields {
     /// What is computed again instead of kept [default: none]
     #[arg(long, value_parser = words::<Checkpointing>())]
     pub checkpointing: Option<String>,
+    /// GPUs of the job; one rank is simulated [default: 1]
+    #[arg(long, value_name = "N")]
+    pub gpus: Option<u64>,
+    /// GPUs that share each matrix product (tensor parallelism) [default: 1]
+    #[arg(long, value_name = "N")]
+    pub tp: Option<u64>,
+    /// How replicas share weights, gradients and states
+    #[arg(long, value_parser = words::<DataParallel>())]
+    pub data: Option<String>,
     /// Train LoRA adapters of this rank instead of the model
     #[arg(long, value_name = "R")]
     pub lora_rank: Option<u64>,

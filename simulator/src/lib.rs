@@ -28,6 +28,8 @@ pub mod tape;
 
 pub mod primitives;
 
+pub mod parallel;
+
 pub mod engine;
 
 pub mod blocks;

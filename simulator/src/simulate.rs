@@ -147,6 +147,7 @@ impl History {
             counts: ParameterCounts {
                 total: process.parameters(),
                 trainable: process.trainable_parameters(),
+                local: process.local_parameters(),
             },
             parameter_names: process.parameter_names(),
         }
@@ -273,7 +274,8 @@ fn clock(scenario: &ValidScenario, rates: Rates) -> Clock {
 ///
 /// ```text
 /// model FLOPs = (4 · N + 2 · N_trainable) · tokens + 6 · L · s · h_q · tokens
-///               (causal attention, half of 12·L·s·h_q; the whole elsewhere)
+///               (causal attention, half of 12·L·s·h_q; the whole elsewhere),
+///               over the ranks that share each product
 /// ```
 ///
 /// # Source
@@ -288,6 +290,7 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let (layers, width) = (family.layers(), family.heads() * family.head_dim());
     // Two FLOPs for each weight forward, two for its input's gradient, two for its own.
     let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
+    let ranks = scenario.document().parallel.tensor as f64;
     let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
     let attention = half * layers as f64 * seen as f64 * width as f64;
     let gpu = scenario.gpu();
@@ -299,7 +302,7 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     };
     TimeContext {
         tokens,
-        model_flops: (products + attention) * tokens,
+        model_flops: (products + attention) * tokens / ranks,
         peak_flops: tflops.map(|rate| rate * 1e12),
         mode,
     }

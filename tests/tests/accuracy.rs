@@ -1,5 +1,5 @@
 //! Predictions against captures: the limits that the project holds itself to, on the single-GPU
-//! training captures of each family.
+//! training captures of each family and on those of one rank of several.
 
 use conformance::cases;
 use simulator::accuracy::{
@@ -9,7 +9,7 @@ use simulator::catalog::Catalog;
 use simulator::simulate::Rates;
 use simulator::wire::capture::CaseCapture;
 
-/// What no capture here may have: these are not simulated yet.
+/// What no capture on one GPU may have.
 const OTHER: [&str; 4] = ["compile", "parallel", "world", "mode"];
 
 fn is_plain_training(capture: &CaseCapture) -> bool {
@@ -18,25 +18,33 @@ fn is_plain_training(capture: &CaseCapture) -> bool {
 
 /// Holds the captures of a family to limits, `--max` and `--min` of the command line.
 fn check(prefixes: &[&str], max: &[&str], min: &[&str]) {
+    check_where(is_plain_training, prefixes, max, min);
+}
+
+fn check_where(
+    wanted: impl Fn(&CaseCapture) -> bool,
+    prefixes: &[&str],
+    max: &[&str],
+    min: &[&str],
+) {
     let catalog = Catalog::builtin();
     let setup = Setup { catalog: &catalog, rates: Rates::Best };
     let captures = cases(prefixes);
     let rows: Vec<Row> = captures
         .iter()
-        .filter(|capture| is_plain_training(capture))
+        .filter(|capture| wanted(capture))
         .map(|capture| {
             let simulation = predict(capture, setup).expect("a plain capture is supported");
-            assert_eq!(
-                Some(simulation.report.model.parameters),
-                capture.params.total,
-                "{}: parameters",
-                capture.id
-            );
-            assert_eq!(
-                simulation.report.model.trainable_parameters, capture.params.trainable,
-                "{}: trainable parameters",
-                capture.id
-            );
+            let model = &simulation.report.model;
+            let local = model.rank_parameters.unwrap_or(model.parameters);
+            let counts = [
+                ("parameters", capture.params.total, Some(model.parameters)),
+                ("trainable parameters", capture.params.trainable, model.trainable_parameters),
+                ("parameters of the rank", capture.params.local, Some(local)),
+            ];
+            for (what, measured, predicted) in counts {
+                assert!(measured.is_none() || measured == predicted, "{}: {what}", capture.id);
+            }
             let head = Head {
                 id: capture.id.clone(),
                 kind: Kind::Case,
@@ -163,6 +171,34 @@ fn small_models_of_other_families() {
         .map(|f| format!("small-{f}"));
     let families: Vec<&str> = families.iter().map(String::as_str).collect();
     check(&families, &max, &["events_matched_pct:median=100,worst=99"]);
+}
+
+/// One rank of several: `DistributedDataParallel`.
+#[test]
+fn buckets() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-ddp");
+    let mut max = MAX;
+    max[0] = "allocated_peak:median=0.001,worst=0.05";
+    check_where(wanted, &["gpt2xl-ddp", "small-ddp"], &max, &MIN);
+}
+
+/// One rank of several: `fully_shard`.
+#[test]
+fn shards() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-fsdp");
+    check_where(wanted, &["llama", "small-fsdp"], &MAX, &MIN);
+}
+
+/// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
+#[test]
+fn columns_and_rows() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-tp");
+    let max = [
+        "allocated_peak:median=0.05,worst=0.16",
+        "reserved_peak:median=0.01,worst=0.05",
+        "curve_gap_pct:median=0.15,worst=0.2",
+    ];
+    check_where(wanted, &["llama8b-tp", "small-tp"], &max, &MIN);
 }
 
 #[test]

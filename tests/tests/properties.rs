@@ -9,9 +9,10 @@ use simulator::catalog::Catalog;
 use simulator::scenario::{ValidScenario, Word, limits, validate};
 use simulator::units::Bytes;
 use simulator::wire::model::ModelKind;
+use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
 use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
-    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName,
+    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName, Precision,
     SCENARIO_VERSION, Stack, Workload,
 };
 use simulator::wire::timeline::{BEFORE, Category, NEVER, PhaseKind};
@@ -387,6 +388,35 @@ fn has_decoder(model: &Model) -> bool {
     matches!(model, Model::Inline { kind: ModelKind::T5, .. })
 }
 
+prop_compose! {
+    /// Replicas, mostly one, and what they share.
+    fn layout()(
+        count in one_of(&[1_u64, 1, 2, 3, 8]),
+        data in one_of(&[DataParallel::Ddp, DataParallel::Fsdp2]),
+        bucket_view: bool,
+        [reshard_after_forward, mixed_precision, cpu_offload]: [bool; 3],
+        reduce_dtype in prop::option::of(Just(ReduceDtype::Fp32)),
+    ) -> (u64, Parallel) {
+        let ddp = Ddp { bucket_view, ..Ddp::default() };
+        let fsdp = Fsdp {
+            reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true,
+        };
+        let data = (1 < count).then_some(data);
+        (count, Parallel { data, ddp, fsdp, ..Parallel::default() })
+    }
+}
+
+/// The scenario without what is not simulated together.
+fn simulated(mut scenario: Scenario) -> Scenario {
+    if scenario.parallel.data == Some(DataParallel::Fsdp2) {
+        scenario.adapter = None;
+        if scenario.parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
+            scenario.precision = Precision::AmpBf16;
+        }
+    }
+    scenario
+}
+
 fn reads_images(model: &Model) -> bool {
     matches!(model, Model::Inline { kind: ModelKind::Vit, .. })
 }
@@ -400,17 +430,18 @@ prop_compose! {
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
-        stack in stack(),
+        (stack, (count, parallel)) in (stack(), layout()),
     ) -> Scenario {
         let seq_len = if reads_images(&model) { 0 } else { seq_len };
         let target_len = if has_decoder(&model) { target_len } else { 0 };
         let adapter = adapter.and_then(|adapter| fitting(adapter, &model));
         let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
         let (version, name) = (SCENARIO_VERSION, None);
-        Scenario {
-            version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
+        let hardware = Hardware { count, ..hardware };
+        simulated(Scenario {
+            version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,
             stack,
-        }
+        })
     }
 }
 

@@ -92,8 +92,8 @@ fn verdict(verdict: &Verdict) -> String {
 
 /// What was asked, on two lines.
 fn question(report: &Report) -> String {
-    let Scenario { workload, precision, optimizer, checkpointing, adapter, stack, .. } =
-        &report.scenario;
+    let Scenario { hardware, parallel, workload, precision, optimizer, .. } = &report.scenario;
+    let Scenario { checkpointing, adapter, stack, .. } = &report.scenario;
     let mut choices = Vec::from([
         word(precision),
         format!("{} {}", word(&optimizer.name), word(&optimizer.implementation)),
@@ -104,6 +104,15 @@ fn question(report: &Report) -> String {
     if let Some(adapter) = adapter {
         let targets = adapter.targets.join(", ");
         choices.push(format!("{} rank {} on {targets}", word(&adapter.kind), adapter.rank));
+    }
+    if 1 < hardware.count {
+        choices.push(format!("one of {} ranks", hardware.count));
+    }
+    if 1 < parallel.tensor {
+        choices.push(format!("tensor parallel {}", parallel.tensor));
+    }
+    if let Some(data) = &parallel.data {
+        choices.push(word(data));
     }
     if optimizer.clip_grad_norm {
         choices.push("clipping".to_owned());

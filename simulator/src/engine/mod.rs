@@ -45,6 +45,7 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
 
     let mut ready = BinaryHeap::from([root]);
     while let Some(id) = ready.pop() {
+        tape.hook(|hooks, tape| hooks.before_node(tape, id));
         recompute_if_needed(tape, id, model);
         let edges = tape.node(id).edges;
         let gradients = run_backward(tape, id);
@@ -55,6 +56,7 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
         }
         accumulate_parameters(tape, edges);
     }
+    tape.hook(|hooks, tape| hooks.after_backward(tape));
     tape.release(ones);
     tape.issued_by(Issue::Python);
     tape.set_scope(Scope::default());
@@ -156,14 +158,15 @@ fn accumulate_parameters(tape: &mut Tape, edges: Edges) {
             continue;
         }
         let Some(gradient) = param.arriving.take() else { continue };
-        if param.grad.is_some() {
+        if param.grad_slot().is_some() {
             let work = pointwise(Pointwise::Binary, gradient.dtype, 3 * gradient.bytes());
             tape.run(Prim::Accumulate, work);
             tape.release(gradient);
         } else {
-            param.grad = Some(gradient.storage);
+            *param.grad_slot() = Some(gradient.storage);
             tape.host(HostWork::Accumulate);
             tape.own(gradient.storage, id, Category::Gradients);
         }
+        tape.hook(|hooks, tape| hooks.after_gradient(tape, id));
     }
 }

@@ -3,6 +3,8 @@
 //! Such a case is what `measure/case.py` was started with; docs/formats.md lists its fields. The
 //! program builds the class from `model.config` with the class's own defaults, without a cache.
 
+mod parallel;
+
 use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
@@ -13,14 +15,12 @@ use crate::wire::scenario::{
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 9] = [
+const UNSUPPORTED: [(&str, &str); 7] = [
     ("compile", "compiled programs are not simulated yet"),
-    ("parallel", "parallel layouts are not simulated yet"),
     ("recompute", "Megatron's recomputation is not simulated yet"),
     ("num_micro_batches", "Megatron's schedules are not simulated yet"),
     ("stage", "pipeline stages are not simulated yet"),
     ("expert_load", "mixtures of experts are not simulated yet"),
-    ("meta_init", "models built on the meta device are not simulated yet"),
     ("channels_last", "the channels-last layout is not simulated yet"),
     ("use_cache", "training with a KV cache is not simulated yet"),
 ];
@@ -45,6 +45,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let name = table.text("id", &mut faults).map(str::to_owned);
     check_unsupported(&mut table, &mut faults);
     let model = model(&mut table, &mut faults);
+    let layout = parallel::parallel(&mut table, &mut faults);
     if !faults.is_empty() {
         // Whatever else such a case says, it is in terms of another program.
         return Err(faults);
@@ -67,6 +68,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
     }
     let scenario = (|| {
+        let (count, parallel) = layout?;
         let workload = Workload {
             micro_batch: micro_batch?,
             seq_len: seq_len?,
@@ -79,10 +81,11 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
             model: model?,
             hardware: Hardware {
                 gpu: gpu.to_owned(),
-                count: 1,
+                count,
                 already_used_bytes: 0,
                 process_cap_bytes: None,
             },
+            parallel,
             workload,
             precision: precision?,
             optimizer: optimizer?,
@@ -119,9 +122,6 @@ fn check_unsupported(table: &mut Table<'_>, faults: &mut Faults) {
     }
     if table.text("mode", faults).is_some_and(|mode| mode != "train") {
         faults.push(unsupported(table.path("mode"), "inference is not simulated yet"));
-    }
-    if table.integer_or("world", limits::GPU_COUNT, 1, faults) != Some(1) {
-        faults.push(unsupported(table.path("world"), "several ranks are not simulated yet"));
     }
 }
 

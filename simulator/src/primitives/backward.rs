@@ -104,6 +104,8 @@ fn apply(
         Backward::Add { .. } => add(tape, grad, context.edges),
         Backward::Sub { .. } => subtract(tape, grad, context.edges),
         Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
+        Backward::AllReduce => one(tape.all_reduce_gradient(grad)),
+        Backward::GatherColumns { input } => one(tape.gradient_columns(grad, input)),
         Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
         Backward::Square => square(tape, grad, context),
         Backward::Rsqrt => rsqrt(tape, grad, context),

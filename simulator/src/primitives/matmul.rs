@@ -17,6 +17,13 @@ const LT_WORKSPACE: u64 = 1024 * 1024;
 impl Tape {
     /// An `nn.Linear` with a weight `[outer, inner]`, and the adapter beside it when it has one.
     pub fn linear(&mut self, x: &Tensor, weight: ParamId, bias: Option<ParamId>) -> Tensor {
+        let weight = self.param(weight).untied.unwrap_or(weight);
+        if self.param(weight).split.is_some() {
+            let x = self.distributed_input(x, weight);
+            let part = self.plain_linear(&x, weight, bias);
+            self.release(x);
+            return self.distributed_output(part, weight);
+        }
         let result = self.plain_linear(x, weight, bias);
         self.adapted(x, result, weight)
     }
@@ -41,13 +48,15 @@ impl Tape {
         if bias.is_some() && self.autocast().is_some() {
             // at::linear under autocast: (input, weight, bias), last first.
             let bias = bias.map(|id| self.cast_weight(id));
-            let weight = self.cast_weight(weight);
+            let cast = self.cast_weight(weight);
             let x = self.cast_input(x);
-            return self.multiply(x, weight, bias, true);
+            let bias = bias.map(|bias| self.partial_bias(bias, weight));
+            return self.multiply(x, cast, bias, true);
         }
+        let bias = bias.map(|id| self.weight(id));
+        let bias = bias.map(|bias| self.partial_bias(bias, weight));
         let weight = self.cast_weight(weight);
         let x = self.cast_input(x);
-        let bias = bias.map(|id| self.weight(id));
         self.multiply(x, weight, bias, true)
     }
 

@@ -23,6 +23,7 @@ mod normalize;
 mod reduce;
 mod reshape;
 mod routing;
+mod sharded;
 mod work;
 
 pub use attention::{KernelQuestion, MaskKind, SdpaInputs, choose_kernel};

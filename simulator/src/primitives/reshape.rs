@@ -43,9 +43,12 @@ impl Tape {
     pub(super) fn reshaped(&mut self, x: &Tensor, shape: Shape) -> Tensor {
         // Between four and three dimensions the outer two are merged; one of them being 1 is enough.
         let folds = shape == x.shape && x.shape.sizes()[..2].contains(&1);
-        // A single head has nothing to be adjacent to.
-        let single = shape != x.shape && matches!(x.shape.sizes(), [_, _, 1, _]);
-        if folds || single || x.layout.merges() { self.view(x, shape) } else { self.copy(x, shape) }
+        // Swapping a dimension of one with its neighbour leaves the memory's order as it is.
+        let sizes = x.shape.sizes();
+        let alike = x.layout == Layout::Transposed && sizes.len() == 4 && sizes[1..3].contains(&1);
+        let single = shape != x.shape && matches!(sizes, [_, _, 1, _]);
+        let is_view = folds || alike || single || x.layout.merges();
+        if is_view { self.view(x, shape) } else { self.copy(x, shape) }
     }
 
     /// Work of the host alone.

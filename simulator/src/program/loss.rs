@@ -5,7 +5,7 @@
 
 use crate::primitives::FusedLossShape;
 use crate::scenario::Task;
-use crate::tape::{Block, Prim, Tensor};
+use crate::tape::{Block, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Loss;
 use crate::wire::timeline::{Category, PhaseKind};
@@ -45,9 +45,10 @@ impl Process<'_> {
         let flat = tape.view(&logits, rows);
         let target = tape.share(labels);
         let loss = tape.cross_entropy(&flat, target);
-        for tensor in [flat, output, logits] {
+        for tensor in [flat, output] {
             tape.release(tensor);
         }
+        returned(tape, logits);
         loss
     }
 
@@ -78,9 +79,10 @@ impl Process<'_> {
         let rows = Shape::new([batch * tokens, logits.shape.last()]);
         let flat = tape.view(&wide, rows);
         let loss = tape.cross_entropy(&flat, shifted);
-        for tensor in [flat, wide, padded, hidden, logits] {
+        for tensor in [flat, wide, padded, hidden] {
             tape.release(tensor);
         }
+        returned(tape, logits);
         loss
     }
 
@@ -107,9 +109,10 @@ impl Process<'_> {
         tape.enter(Block::Loss, "cross_entropy");
         let flat = tape.view(&shift_logits, Shape::new([batch * (tokens - 1), vocab]));
         let loss = tape.cross_entropy(&flat, shifted);
-        for tensor in [flat, shift_logits, hidden, wide] {
+        for tensor in [flat, shift_logits, hidden] {
             tape.release(tensor);
         }
+        returned(tape, wide);
         loss
     }
 
@@ -130,6 +133,13 @@ impl Process<'_> {
         for tensor in [shifted, padded, hidden] {
             tape.release(tensor);
         }
+        tape.hook(|hooks, tape| hooks.after_model(tape));
         loss
     }
+}
+
+/// The model's forward has returned its logits beside the loss: its hooks see them, then they go.
+fn returned(tape: &mut Tape, logits: Tensor) {
+    tape.hook(|hooks, tape| hooks.after_model(tape));
+    tape.release(logits);
 }

@@ -1,6 +1,7 @@
 //! A training process: construction, first step, steady step, as records of the tape.
 
 mod adapter;
+mod layout;
 mod loss;
 mod optimizer;
 mod scaler;
@@ -8,7 +9,7 @@ mod scaler;
 use crate::blocks::{Forwarded, Network, Style, register};
 use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};
-use crate::tape::{Block, Device, Param, ParamId, Prim, Recorded, StorageId, Tape, Tensor};
+use crate::tape::{Block, Device, Param, ParamId, Prim, Recorded, Shard, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Checkpointing, Precision, Scenario, Workload};
 use crate::wire::timeline::{Category, PhaseKind};
@@ -50,7 +51,7 @@ impl<'a> Process<'a> {
         tape.phase(PhaseKind::Build, 0);
         let style =
             Style { attention: document.stack.attention, checkpointing: document.checkpointing };
-        let dtype = weight_dtype(document.precision);
+        let dtype = layout::before_model(&mut tape, document);
         let model = register(&mut tape, scenario.architecture(), dtype, style);
         let family = scenario.family();
         construct_rest(&mut tape, family, model.as_ref());
@@ -64,6 +65,8 @@ impl<'a> Process<'a> {
                 tape.param_mut(table).hooked = true;
             }
         }
+        let tied = family.tied().then(|| model.lm_head());
+        layout::after_model(&mut tape, document, tied);
         tape.empty_cache();
         let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
@@ -85,6 +88,7 @@ impl<'a> Process<'a> {
             self.backward(micro_batch, loss);
         }
         self.update();
+        self.tape.hook(|hooks, tape| hooks.after_step(tape));
         self.take_run()
     }
 
@@ -92,6 +96,15 @@ impl<'a> Process<'a> {
     pub fn parameter_names(&self) -> Vec<String> {
         (0..self.tape.n_params())
             .map(|index| self.tape.param(ParamId::new(index)).name.clone())
+            .collect()
+    }
+
+    /// Each parameter's name, its elements, and those of them that this rank keeps.
+    pub fn parameter_sizes(&self) -> Vec<(String, u64, u64)> {
+        let param = |index| self.tape.param(ParamId::new(index));
+        (0..self.tape.n_params())
+            .map(param)
+            .map(|param| (param.name.clone(), param.elements(), param.local_elements()))
             .collect()
     }
 
@@ -105,11 +118,18 @@ impl<'a> Process<'a> {
         self.elements(|param| param.trainable)
     }
 
+    /// Parameters that this rank keeps.
+    pub fn local_parameters(&self) -> u64 {
+        (0..self.tape.n_params())
+            .map(|index| self.tape.param(ParamId::new(index)).local_elements())
+            .sum()
+    }
+
     fn elements(&self, counts: impl Fn(&Param) -> bool) -> u64 {
         (0..self.tape.n_params())
             .map(|index| self.tape.param(ParamId::new(index)))
             .filter(|param| counts(param))
-            .map(|param| param.shape.elements())
+            .map(Param::elements)
             .sum()
     }
 
@@ -118,7 +138,10 @@ impl<'a> Process<'a> {
         self.tape.set_grad_enabled(true);
         self.tape.set_autocast(autocast_dtype(self.scenario.precision));
         let [data, labels] = self.inputs();
+        self.tape.hook(|hooks, tape| hooks.before_model(tape));
+        self.tape.watch_layers(true);
         let Forwarded { output, held } = self.model.forward_to(&mut self.tape, &data, &labels);
+        self.tape.watch_layers(false);
         let loss = self.loss(output, &labels, micro_batch);
         for tensor in held.into_iter().chain([data, labels]) {
             self.tape.release(tensor);
@@ -183,13 +206,15 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
 fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
     tape.enter(Block::Rotary, "inv_freq");
     for bytes in family.buffers() {
-        let buffer = tape.allocate(bytes, Prim::Parameter);
-        tape.categorise(buffer, Category::Weights);
+        tape.new_buffer("", bytes);
     }
     if family.tied() && model.makes_head_last() {
         tape.enter(Block::LmHead, "lm_head");
         let embedding = tape.param(model.lm_head());
-        let bytes = embedding.shape.elements() * embedding.dtype.bytes();
+        let bytes = match embedding.shard {
+            Some(Shard { storage: StorageId::NONE, .. }) => 0,
+            _ => embedding.local_elements() * embedding.local_dtype().bytes(),
+        };
         tape.scratch(bytes, Prim::Parameter);
     }
 }

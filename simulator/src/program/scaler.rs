@@ -65,6 +65,8 @@ impl Scaler {
 pub(super) struct Gradients {
     pub(super) n: u64,
     pub(super) bytes: u64,
+    /// Whether each rank has a part of them.
+    pub(super) sharded: bool,
 }
 
 fn scalar(tape: &mut Tape) -> Tensor {
@@ -75,8 +77,13 @@ fn scalar(tape: &mut Tape) -> Tensor {
 fn scale_gradients(tape: &mut Tape, gradients: &Gradients, inverse: Tensor) -> Tensor {
     let found_inf = scalar(tape);
     let [kept, inverse_on_device] = [scalar(tape), scalar(tape)];
-    let &Gradients { n, bytes } = gradients;
+    let &Gradients { n, bytes, sharded } = gradients;
     tape.run(Prim::GradScaler, update(Update::Foreach, n, DType::F32, 2 * bytes));
+    if sharded {
+        // What any rank has found (`found_inf_reduce_handler` in `torch/distributed/tensor/_dispatch.py`).
+        let found = scalar(tape);
+        tape.release(found);
+    }
     for tensor in [inverse_on_device, inverse, found_inf] {
         tape.release(tensor);
     }

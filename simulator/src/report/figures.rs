@@ -3,6 +3,7 @@
 use crate::scenario::{Projection, Task, ValidScenario};
 use crate::tape::Adapter;
 use crate::tensor::DType;
+use crate::wire::parallel::DataParallel;
 use crate::wire::report::{Figure, Report};
 use crate::wire::scenario::{Implementation, Optimizer, OptimizerName, Precision};
 use crate::wire::timeline::Category;
@@ -48,6 +49,15 @@ fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
     figure("parameters", value, "1", [formula, substituted, source])
 }
 
+/// How many of some parameters the rank keeps on its GPU, and the letter that says so.
+fn kept(scenario: &ValidScenario, report: &Report, all: u64) -> (u64, &'static str) {
+    let parallel = &scenario.document().parallel;
+    if parallel.data == Some(DataParallel::Fsdp2) && parallel.fsdp.cpu_offload {
+        return (0, "N_GPU");
+    }
+    report.model.rank_parameters.map_or((all, "N"), |n| (n, "N_rank"))
+}
+
 /// Parameters that get a gradient.
 fn trainable(report: &Report) -> u64 {
     report.model.trainable_parameters.unwrap_or(report.model.parameters)
@@ -91,6 +101,7 @@ pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
 
 fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
     let (n, size) = (report.model.parameters, weight_dtype(scenario).bytes());
+    let (on_rank, letter) = kept(scenario, report, n);
     let buffers = report.model.buffer_bytes.get();
     if scenario.document().adapter.is_some() {
         let (added, wide) = (trainable(report), Adapter::DTYPE.bytes());
@@ -104,17 +115,18 @@ fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
         return figure("weights", number(frozen * size + added * wide + buffers), "B", texts);
     }
     let texts = [
-        "N · bytes per weight + buffers".to_owned(),
-        format!("{n} · {size} B + {buffers} B"),
+        format!("{letter} · bytes per weight + buffers"),
+        format!("{on_rank} · {size} B + {buffers} B"),
         INTERPRETER.to_owned(),
     ];
-    figure("weights", number(n * size + buffers), "B", texts)
+    figure("weights", number(on_rank * size + buffers), "B", texts)
 }
 
 fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
-    let (n, size) = (trainable(report), trainable_dtype(scenario).bytes());
+    let (n, letter) = kept(scenario, report, trainable(report));
+    let size = trainable_dtype(scenario).bytes();
     let texts = [
-        "N · bytes per gradient, from backward to zero_grad".to_owned(),
+        format!("{letter} · bytes per gradient, from backward to zero_grad"),
         format!("{n} · {size} B"),
         "AccumulateGrad keeps the parameter's dtype (torch/csrc/autograd/functions/accumulate_grad.h)"
             .to_owned(),
@@ -124,11 +136,12 @@ fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
 
 fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
     let optimizer = &scenario.document().optimizer;
-    let (n, size) = (trainable(report), trainable_dtype(scenario).bytes());
-    let kept = kept(optimizer);
+    let (n, letter) = kept(scenario, report, trainable(report));
+    let size = trainable_dtype(scenario).bytes();
+    let states = states_of(optimizer);
     let fused =
         optimizer.implementation == Implementation::Fused && optimizer.name == OptimizerName::Adamw;
-    let mut formula = kept.formula.to_owned();
+    let mut formula = states.formula.replacen('N', letter, 1);
     if fused {
         formula.push_str(" + 4 B per tensor for the step count");
     }
@@ -138,11 +151,11 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
         .iter()
         .find(|row| row.category == Category::OptimizerStates)
         .map_or(0.0, |row| row.bytes.as_f64());
-    let substituted = match kept.copies {
+    let substituted = match states.copies {
         Some(copies) => format!("{n} · {copies} · {size} B"),
-        None => format!("N = {n}, {size} B"),
+        None => format!("{letter} = {n}, {size} B"),
     };
-    figure("optimizer_states", value, "B", [formula, substituted, kept.source.to_owned()])
+    figure("optimizer_states", value, "B", [formula, substituted, states.source.to_owned()])
 }
 
 /// What an optimizer keeps.
@@ -153,7 +166,7 @@ struct Kept {
     source: &'static str,
 }
 
-fn kept(optimizer: &Optimizer) -> Kept {
+fn states_of(optimizer: &Optimizer) -> Kept {
     const WHOLE: &str = "N · states · bytes per weight";
     let momentum = u64::from(optimizer.momentum.is_some_and(|momentum| 0.0 < momentum));
     let (formula, copies, source) = match optimizer.name {

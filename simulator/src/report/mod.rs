@@ -28,6 +28,8 @@ pub struct ParameterCounts {
     pub total: u64,
     /// Those that get a gradient.
     pub trainable: u64,
+    /// Those that this rank keeps.
+    pub local: u64,
 }
 
 /// Facts of the model.
@@ -39,6 +41,7 @@ pub fn model_facts(scenario: &ValidScenario, counts: ParameterCounts) -> ModelFa
         class: family.class().to_owned(),
         parameters: counts.total,
         trainable_parameters: Some(counts.trainable),
+        rank_parameters: (counts.local != counts.total).then_some(counts.local),
         buffer_bytes: Bytes::new(family.buffer_bytes(weight_bytes)),
         layers: family.layers(),
     }

@@ -20,6 +20,9 @@ pub const MOMENTUM: RangeInclusive<f64> = 0.0..=0.999_999;
 /// Probability of dropping an element; 1 would drop everything.
 pub const DROPOUT: RangeInclusive<f64> = 0.0..=0.999_999;
 
+/// Sizes of buckets, MiB.
+pub const BUCKET_MB: RangeInclusive<u64> = 1..=1_048_576;
+
 /// Inner size of an adapter.
 pub const ADAPTER_RANK: RangeInclusive<u64> = 1..=65_536;
 

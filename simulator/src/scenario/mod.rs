@@ -5,6 +5,7 @@ mod document;
 mod families;
 pub mod limits;
 mod notes;
+mod parallel;
 mod presets;
 mod read;
 mod size;

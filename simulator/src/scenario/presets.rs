@@ -1,6 +1,7 @@
 //! Good starting points for the page and the command line.
 
 use crate::wire::Scenario;
+use crate::wire::parallel::Parallel;
 use crate::wire::scenario::{
     Attention, Checkpointing, Hardware, Implementation, Model, Optimizer, Precision,
     SCENARIO_VERSION, Stack, Workload,
@@ -112,6 +113,7 @@ fn preset(choice: &Choice) -> Preset {
             already_used_bytes: 0,
             process_cap_bytes: None,
         },
+        parallel: Parallel::default(),
         workload: Workload {
             micro_batch: choice.micro_batch,
             seq_len: choice.seq_len,

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::catalog::Catalog;
 use crate::wire::ModelKind;
+use crate::wire::parallel::{Ddp, Fsdp, Parallel};
 use crate::wire::scenario::{Adapter, AdapterKind, Hardware, Model, Optimizer, Stack, Workload};
 
 fn choice<T: Word + core::fmt::Debug>() -> impl Strategy<Value = T> {
@@ -67,6 +68,28 @@ prop_compose! {
 }
 
 prop_compose! {
+    fn parallel()(
+        [tensor, pipeline, virtual_stages, expert, context] in
+            prop::array::uniform5(limits::GPU_COUNT),
+        stage in 0..=*limits::GPU_COUNT.end(),
+        sequence: bool,
+        data in prop::option::of(choice()),
+        (bucket_cap_mb, first_bucket_mb, bucket_view) in
+            (limits::BUCKET_MB, limits::BUCKET_MB, any::<bool>()),
+        flags: [bool; 4],
+        reduce_dtype in prop::option::of(choice()),
+    ) -> Parallel {
+        let ddp = Ddp { bucket_cap_mb, bucket_view, first_bucket_mb };
+        let [reshard_after_forward, mixed_precision, cpu_offload, meta_init] = flags;
+        let fsdp =
+            Fsdp { reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init };
+        Parallel {
+            tensor, sequence, pipeline, virtual_stages, expert, context, stage, data, ddp, fsdp,
+        }
+    }
+}
+
+prop_compose! {
     fn optimizer()(
         name in choice(),
         implementation in choice(),
@@ -92,7 +115,7 @@ prop_compose! {
     fn scenario()(
         name in prop::option::of(".{0,20}"),
         model in model(),
-        hardware in hardware(),
+        (hardware, parallel) in (hardware(), parallel()),
         (micro_batch, seq_len, target_len, grad_accum) in
             (limits::MICRO_BATCH, limits::SEQ_LEN, limits::SEQ_LEN, limits::GRAD_ACCUM),
         precision in choice(),
@@ -105,7 +128,7 @@ prop_compose! {
         let stack = Stack { attention, loss, tf32, alloc_conf };
         let version = 1;
         Scenario {
-            version, name, model, hardware, workload, precision, optimizer, checkpointing, adapter,
+            version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,
             stack,
         }
     }

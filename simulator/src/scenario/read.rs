@@ -5,9 +5,11 @@ use serde_json::{Map, Value};
 use super::ValidScenario;
 use super::document::Table;
 use super::limits;
+use super::parallel::parallel_table;
 use super::validate::validate;
 use super::words::Word;
 use crate::catalog::Catalog;
+use crate::wire::parallel::Parallel;
 use crate::wire::scenario::{
     Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION,
     Stack, Workload,
@@ -92,6 +94,9 @@ fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
     let model = model.and_then(|table| model_table(table, &mut faults));
     let hardware = root.required_table("hardware", &mut faults);
     let hardware = hardware.map(|table| hardware_table(table, &mut faults));
+    let parallel = root.table("parallel", &mut faults);
+    let parallel =
+        parallel.map_or_else(Parallel::default, |table| parallel_table(table, &mut faults));
     let workload = root.required_table("workload", &mut faults);
     let workload = workload.map(|table| workload_table(table, &mut faults));
     let precision = root.word_or("precision", Precision::WORDS, Precision::Bf16, &mut faults);
@@ -114,6 +119,7 @@ fn draft(document: &Value) -> Result<(Scenario, Faults), Faults> {
             already_used_bytes: 0,
             process_cap_bytes: None,
         }),
+        parallel,
         workload: workload.unwrap_or(UNREAD_WORKLOAD),
         precision: precision.unwrap_or(Precision::Bf16),
         optimizer: optimizer.unwrap_or_default(),

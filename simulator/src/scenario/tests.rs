@@ -175,7 +175,28 @@ fn ids_are_looked_up_and_made_canonical() {
 #[test]
 fn rules_over_several_fields() {
     let check = check_validation;
-    check(&[("/hardware/count", json!(8))], &["hardware.count Unsupported"]);
+    check(&[("/hardware/count", json!(8))], &["parallel.data Missing"]);
+    let layout = |count: u64, parallel: serde_json::Value| {
+        [("/hardware/count", json!(count)), ("/parallel", parallel)]
+    };
+    check(&layout(8, json!({"data": "ddp"})), &[]);
+    check(&layout(8, json!({"data": "fsdp2"})), &[]);
+    check(&layout(8, json!({"tensor": 8})), &[]);
+    check(
+        &layout(8, json!({"tensor": 3})),
+        &[
+            "hardware.count Divisible",
+            "parallel.tensor Divisible",
+            "parallel.tensor Divisible",
+            "parallel.tensor Divisible",
+        ],
+    );
+    check(&layout(1, json!({"data": "fsdp2"})), &["parallel.data Conflict"]);
+    check(&layout(8, json!({"data": "zero3"})), &["parallel.data Unsupported"]);
+    check(
+        &layout(8, json!({"pipeline": 8, "stage": 8})),
+        &["parallel.stage Range", "parallel.pipeline Unsupported"],
+    );
     check(&[("/optimizer", json!({"momentum": 0.9}))], &["optimizer.momentum Conflict"]);
     check(&[("/optimizer", json!({"name": "sgd", "momentum": 0.9}))], &[]);
     check(&[("/optimizer", json!({"name": "rmsprop", "momentum": 0.9, "centered": true}))], &[]);

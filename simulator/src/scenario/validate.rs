@@ -9,6 +9,7 @@ use super::config;
 use super::document::{choice_fault, missing, range_fault};
 use super::families::{Architecture, Data, Family, Positions, adapter_parameters};
 use super::limits;
+use super::parallel::check_parallel;
 use super::words::Word;
 use super::{ValidScenario, notes, portable};
 use crate::allocator::{ProcessLimit, Settings};
@@ -36,6 +37,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     check_ranges(scenario, &mut faults);
     check_optimizer(scenario, &mut faults);
     check_alloc_conf(scenario, &mut faults);
+    check_parallel(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
     if let Some(gpu) = gpu {
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
@@ -117,15 +119,6 @@ fn resolve_gpu<'a>(
     catalog: &'a Catalog,
     faults: &mut Faults,
 ) -> Option<&'a GpuProfile> {
-    if 1 < hardware.count {
-        let message = format!(
-            "{} GPUs need a parallel layout, which is not simulated yet; one rank is",
-            hardware.count
-        );
-        let fault = Fault::new("hardware.count", Rule::Unsupported, message)
-            .arguments([hardware.count.to_string()]);
-        faults.push(fault.mend("hardware.count", 1));
-    }
     let found = catalog.gpu(&hardware.gpu);
     if found.is_none() {
         faults.push(catalog.unknown_gpu("hardware.gpu", &hardware.gpu));

@@ -1,6 +1,7 @@
 //! The words of the format's choices, with what they mean.
 
 use crate::wire::ModelKind;
+use crate::wire::parallel::{DataParallel, ReduceDtype};
 use crate::wire::scenario::{
     AdapterKind, Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
 };
@@ -76,6 +77,21 @@ impl Word for AdapterKind {
     const WORDS: &'static [(&'static str, Self)] = &[("lora", Self::Lora)];
 }
 
+impl Word for DataParallel {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("ddp", Self::Ddp),
+        ("fsdp2", Self::Fsdp2),
+        ("distributed_optimizer", Self::DistributedOptimizer),
+        ("zero1", Self::Zero1),
+        ("zero2", Self::Zero2),
+        ("zero3", Self::Zero3),
+    ];
+}
+
+impl Word for ReduceDtype {
+    const WORDS: &'static [(&'static str, Self)] = &[("fp32", Self::Fp32), ("bf16", Self::Bf16)];
+}
+
 impl Word for Attention {
     const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
 }
@@ -110,6 +126,8 @@ mod tests {
         check::<Implementation>();
         check::<Checkpointing>();
         check::<AdapterKind>();
+        check::<DataParallel>();
+        check::<ReduceDtype>();
         check::<Attention>();
         check::<Loss>();
     }

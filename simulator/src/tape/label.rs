@@ -125,6 +125,14 @@ prims! {
     ZeroGrad => "zero_grad",
     /// Random initialisation.
     Init => "init",
+    /// Parts of parameters from all ranks, and their copies in and out.
+    AllGather => "all_gather",
+    /// Sums of gradients, a part for each rank, and their copies in and out.
+    ReduceScatter => "reduce_scatter",
+    /// Sums over all ranks.
+    AllReduce => "all_reduce",
+    /// Rank 0's values for all ranks.
+    Broadcast => "broadcast",
 }
 
 macro_rules! blocks {
@@ -179,6 +187,8 @@ blocks! {
     Data => "data",
     /// Libraries.
     Library => "library",
+    /// What ranks exchange.
+    Parallel => "parallel",
 }
 
 /// Where an operation belongs.

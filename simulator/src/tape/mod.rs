@@ -9,11 +9,14 @@
 //! would drop its last name for it. Nothing is released implicitly, so that the order of frees
 //! is the order written down.
 
+mod hooks;
 mod label;
 mod node;
+mod parameters;
 mod record;
 mod rule;
 
+pub use hooks::{Hooks, Shard, Sharding, Split};
 pub use label::{Block, Prim, Scope};
 pub use node::{
     Adapter, Edge, Edges, Frame, FrameId, MAX_INPUTS, MAX_SAVED, Node, NodeId, Param, ParamId,
@@ -104,6 +107,8 @@ pub struct Tape {
     record: Recorded,
     nodes: Vec<Node>,
     params: Vec<Param>,
+    /// Element types and bytes of the modules' buffers.
+    buffers: Vec<(DType, u64)>,
     frames: Vec<Frame>,
     /// Leaves that are no parameters, until the graph goes.
     leaves: Vec<NodeId>,
@@ -113,6 +118,9 @@ pub struct Tape {
     issue: Issue,
     /// Workspaces of each library, of the forward thread and of autograd's thread.
     workspaces: [[StorageId; 2]; Library::ALL.len()],
+    hooks: Option<Box<dyn Hooks>>,
+    watches_layers: bool,
+    sharding: Option<Sharding>,
 }
 
 impl Tape {
@@ -123,6 +131,7 @@ impl Tape {
             record: Recorded::default(),
             nodes: Vec::new(),
             params: Vec::new(),
+            buffers: Vec::new(),
             frames: Vec::new(),
             leaves: Vec::new(),
             saving: Saving::Off,
@@ -130,6 +139,9 @@ impl Tape {
             autocast: None,
             issue: Issue::Python,
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
+            hooks: None,
+            watches_layers: false,
+            sharding: None,
         }
     }
 
@@ -143,9 +155,16 @@ impl Tape {
 
     /// Names the layer that the next operations belong to.
     pub fn enter_layer(&mut self, layer: Option<u32>) {
-        if self.scope.layer != layer {
-            self.scope.layer = layer;
-            self.record.mark(layer);
+        if self.scope.layer == layer {
+            return;
+        }
+        if let Some(left) = self.scope.layer {
+            self.hook_layer(left, false);
+        }
+        self.scope.layer = layer;
+        self.record.mark(layer);
+        if let Some(entered) = layer {
+            self.hook_layer(entered, true);
         }
     }
 
@@ -234,6 +253,11 @@ impl Tape {
         self.record.release(tensor.storage);
     }
 
+    /// One more reference to a storage.
+    pub fn retain_storage(&mut self, storage: StorageId) {
+        self.record.retain(storage);
+    }
+
     /// Gives a storage's reference back.
     pub fn release_storage(&mut self, storage: StorageId) {
         self.record.release(storage);
@@ -301,67 +325,6 @@ impl Tape {
     /// Keeps the thread's workspace of the library for the rest of the process.
     pub fn set_workspace(&mut self, library: Library, backward: bool, storage: StorageId) {
         self.workspaces[library as usize][usize::from(backward)] = storage;
-    }
-
-    // ---- parameters ----
-
-    /// Allocates and registers a parameter of the layer in its path.
-    pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
-        let layer = layer_of(&name);
-        self.new_parameter_of(layer, name, shape, dtype)
-    }
-
-    /// Allocates and registers a parameter of this layer, whatever number is in its path.
-    pub fn new_parameter_of(
-        &mut self,
-        layer: Option<u32>,
-        name: String,
-        shape: Shape,
-        dtype: DType,
-    ) -> ParamId {
-        self.enter_layer(layer);
-        let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
-        self.enter_layer(None);
-        let id = ParamId::new(self.params.len());
-        self.own(storage, id, Category::Weights);
-        self.params.push(Param::new(name, layer, storage, shape, dtype));
-        id
-    }
-
-    /// Allocates a buffer of a module, which stays for the rest of the process.
-    pub fn new_buffer(&mut self, name: &str, bytes: u64) {
-        self.enter_layer(layer_of(name));
-        let storage = self.allocate(bytes, Prim::Parameter);
-        self.enter_layer(None);
-        self.categorise(storage, Category::Weights);
-    }
-
-    /// A parameter.
-    pub fn param(&self, id: ParamId) -> &Param {
-        &self.params[id.index()]
-    }
-
-    /// A parameter, to change.
-    pub fn param_mut(&mut self, id: ParamId) -> &mut Param {
-        &mut self.params[id.index()]
-    }
-
-    /// Number of parameters.
-    pub const fn n_params(&self) -> usize {
-        self.params.len()
-    }
-
-    /// A handle to a parameter.
-    pub fn weight(&mut self, id: ParamId) -> Tensor {
-        let param = &self.params[id.index()];
-        let (storage, shape, dtype) = (param.storage, param.shape, param.dtype);
-        let source = if param.trainable && self.saving != Saving::Off {
-            Source::Param { id, view: false }
-        } else {
-            Source::None
-        };
-        self.record.retain(storage);
-        Tensor { storage, shape, dtype, layout: Layout::Contiguous, source, view: false }
     }
 
     // ---- autograd ----
@@ -565,16 +528,17 @@ impl Tape {
         let renumber = |id: &mut StorageId| *id = renumbered.of(*id);
         held.iter_mut().for_each(renumber);
         self.workspaces.as_flattened_mut().iter_mut().for_each(renumber);
+        if let Some(hooks) = &mut self.hooks {
+            hooks.storages().into_iter().for_each(renumber);
+        }
         for param in &mut self.params {
             renumber(&mut param.storage);
+            if let Some(shard) = &mut param.shard {
+                renumber(&mut shard.storage);
+            }
             param.grad.iter_mut().for_each(renumber);
             param.states.iter_mut().for_each(renumber);
         }
         (core::mem::replace(&mut self.record, next), origin)
     }
-}
-
-/// The layer in a parameter's path: its first part that is a number.
-fn layer_of(path: &str) -> Option<u32> {
-    path.split('.').find_map(|part| part.parse().ok())
 }

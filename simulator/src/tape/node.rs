@@ -3,6 +3,7 @@
 use crate::tensor::{DType, Shape};
 
 use super::Tensor;
+use super::hooks::{Shard, Split};
 use super::label::{Prim, Scope};
 use super::record::StorageId;
 use super::rule::Backward;
@@ -228,12 +229,19 @@ pub struct Param {
     pub name: String,
     /// The layer that it belongs to.
     pub layer: Option<u32>,
-    /// Its bytes.
+    /// Its bytes; none of its own where ranks hold parts of it.
     pub storage: StorageId,
-    /// Its shape.
+    /// Its shape, as the model computes with it.
     pub shape: Shape,
-    /// Its element type.
+    /// Its element type, as the model computes with it.
     pub dtype: DType,
+    /// The rank's part, where it is dealt out.
+    pub shard: Option<Shard>,
+    /// How ranks share the product with it; its shape is then the rank's.
+    pub split: Option<Split>,
+    /// The parameter that products take instead: sharding an output projection breaks its tie with
+    /// the embedding.
+    pub untied: Option<ParamId>,
     /// Whether it gets a gradient.
     pub trainable: bool,
     /// The adapter that the projection with this weight has.
@@ -241,8 +249,10 @@ pub struct Param {
     /// Whether what is looked up in this table is made to require a gradient
     /// (`enable_input_require_grads`).
     pub hooked: bool,
-    /// Its gradient.
+    /// Its gradient, or that of the rank's part.
     pub grad: Option<StorageId>,
+    /// Gradient of the whole parameter, where ranks hold parts of it, until it is reduced.
+    pub whole_grad: Option<StorageId>,
     /// What the optimizer keeps for it.
     pub states: Vec<StorageId>,
     /// Its copy in autocast's dtype, while the cache holds one, with its node.
@@ -268,15 +278,52 @@ impl Param {
             storage,
             shape,
             dtype,
+            shard: None,
+            split: None,
+            untied: None,
             trainable: true,
             adapter: None,
             hooked: false,
             grad: None,
+            whole_grad: None,
             states: Vec::new(),
             cast: None,
             pending: 0,
             arriving: None,
         }
+    }
+}
+
+impl Param {
+    /// Elements of all ranks together.
+    pub const fn elements(&self) -> u64 {
+        match self.split {
+            Some(Split::Columns { ranks, .. } | Split::Rows { ranks }) => {
+                self.shape.elements() * ranks
+            }
+            Some(Split::Whole) | None => self.shape.elements(),
+        }
+    }
+
+    /// Elements that the rank keeps and trains.
+    pub const fn local_elements(&self) -> u64 {
+        match self.shard {
+            Some(shard) => shard.elements,
+            None => self.shape.elements(),
+        }
+    }
+
+    /// Element type of what the rank keeps and trains.
+    pub const fn local_dtype(&self) -> DType {
+        match self.shard {
+            Some(shard) => shard.dtype,
+            None => self.dtype,
+        }
+    }
+
+    /// Where autograd puts its gradient.
+    pub const fn grad_slot(&mut self) -> &mut Option<StorageId> {
+        if self.shard.is_some() { &mut self.whole_grad } else { &mut self.grad }
     }
 }
 

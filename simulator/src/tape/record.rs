@@ -27,6 +27,8 @@ pub struct Storage {
     pub bytes: u64,
     /// References held.
     pub references: u32,
+    /// The stream whose memory it is from; 0 is the default one.
+    pub stream: u8,
     /// What it is for.
     pub category: Category,
     /// The primitive that made it.
@@ -109,6 +111,8 @@ pub struct Recorded {
     pub marks: Vec<Mark>,
     /// Requests made before `torch.cuda.empty_cache()` was called, if it was.
     pub empty_cache: Option<u32>,
+    /// The stream that allocations are for.
+    pub(super) stream: u8,
     live_bytes: u64,
     /// Requested bytes alive at the beginning.
     pub base_bytes: u64,
@@ -139,7 +143,9 @@ impl Recorded {
         }
         let id = StorageId(self.storages.len() as u32);
         let category = Category::Temporaries;
-        self.storages.push(Storage { bytes, references: 1, category, prim, scope, owner: None });
+        let (references, stream) = (1, self.stream);
+        let owner = None;
+        self.storages.push(Storage { bytes, references, stream, category, prim, scope, owner });
         self.requests.push(Request::new(id, true));
         self.live_bytes += bytes;
         id

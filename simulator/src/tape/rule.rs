@@ -36,6 +36,13 @@ pub enum Backward {
         /// Element types of the inputs.
         dtypes: [DType; 2],
     },
+    /// An input that every rank has whole: the gradients of all ranks are summed into a new tensor.
+    AllReduce,
+    /// Columns of all ranks side by side: the rank's own are copied out of the gradient.
+    GatherColumns {
+        /// Shape of the rank's part.
+        input: Shape,
+    },
     /// One output element per gradient element: a new tensor of the input's dtype.
     Unary,
     /// `pow(2)`: `grad * (2 * self.pow(1))`.

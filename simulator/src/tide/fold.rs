@@ -1,15 +1,16 @@
 //! A process of any depth from one of three layers.
 //!
 //! The process runs with its first layer, one interior layer and its last (three of each kind, when
-//! later layers attend within a window; the first two, when an adapter or what the first makes for the
-//! others makes the second special), and
-//! with at most three micro-batches. Each of its runs is cut wherever the phase, the micro-batch or the
+//! later layers attend within a window; the first two, when an adapter, sharding, or what the first makes
+//! for the others makes the second special), and with at most three micro-batches. Each of its runs is cut
+//! wherever the phase, the micro-batch or the
 //! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
 //! real process has them.
 
 use crate::program::{Process, Run};
 use crate::scenario::ValidScenario;
 use crate::tape::{PhaseStart, Recorded, Request};
+use crate::wire::parallel::DataParallel;
 use crate::wire::timeline::PhaseKind;
 
 use super::Tide;
@@ -48,8 +49,13 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
-    // to hold what layers share.
-    let lead = if scenario.document().adapter.is_some() { 2 } else { 1 };
+    // to hold what layers share. Where layers are gathered ahead, backward's last but one gathers none.
+    let document = scenario.document();
+    if document.parallel.data == Some(DataParallel::Ddp) {
+        return whole(scenario);
+    }
+    let gathers = document.parallel.data == Some(DataParallel::Fsdp2);
+    let lead = if document.adapter.is_some() || gathers { 2 } else { 1 };
     let more = u64::from(scenario.family().first_layers_share());
     let leads = if kinds[0] == 0 { [1, lead + more] } else { [lead + more, 1 + more] };
     // Where layers of two kinds take turns, all of them are run.
@@ -75,6 +81,19 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
         let grown = larger.map(|larger| grown((short, record), larger, more));
         Reader { record, grown, depth }.run()
     });
+    Folded { build, first, steady }
+}
+
+/// Summarises every request: buckets of gradients end wherever they are full, in any layer.
+fn whole(scenario: &ValidScenario) -> Folded {
+    let summary = |run: Run| {
+        let record = &run.record;
+        Tide::of(record.requests.iter().map(|request| {
+            let bytes = record.storages[request.storage().index()].bytes;
+            if request.is_alloc() { Tide::allocation(bytes) } else { Tide::free(bytes) }
+        }))
+    };
+    let [build, first, steady] = runs(scenario).map(summary);
     Folded { build, first, steady }
 }
 

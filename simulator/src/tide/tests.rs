@@ -224,6 +224,92 @@ fn adapters_fold() {
 }
 
 #[test]
+fn buckets_fold() {
+    for kind in MODELS {
+        for view in [false, true] {
+            for adapter in [json!(null), json!({"rank": 4, "targets": ["c_attn"]})] {
+                if !adapter.is_null() && kind != "gpt2" {
+                    continue;
+                }
+                for accumulation in [1, 5] {
+                    agrees(&valid(
+                        &model(kind, 6),
+                        &[
+                            ("hardware.count", 4.into()),
+                            ("parallel", json!({"data": "ddp", "ddp": {"bucket_view": view}})),
+                            ("adapter", adapter.clone()),
+                            ("precision", "amp_fp16".into()),
+                            ("optimizer.clip_grad_norm", true.into()),
+                            ("workload.grad_accum", accumulation.into()),
+                        ],
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn columns_and_rows_fold() {
+    for kind in ["llama", "qwen2", "qwen3", "qwen2_moe"] {
+        for precision in ["bf16", "amp_bf16"] {
+            for attention in ["sdpa", "eager"] {
+                for checkpointing in ["none", "full"] {
+                    let mut model =
+                        if kind == "qwen2_moe" { mixture(kind, 7, 2) } else { model(kind, 7) };
+                    model["config"]["vocab_size"] = 502.into();
+                    agrees(&valid(
+                        &model,
+                        &[
+                            ("hardware.count", 2.into()),
+                            ("parallel", json!({"tensor": 2})),
+                            ("precision", precision.into()),
+                            ("stack.attention", attention.into()),
+                            ("checkpointing", checkpointing.into()),
+                            ("workload.grad_accum", 4.into()),
+                        ],
+                    ));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn shards_fold() {
+    let fsdp = [
+        json!({}),
+        json!({"reshard_after_forward": false}),
+        json!({"mixed_precision": true, "reduce_dtype": "fp32"}),
+        json!({"mixed_precision": true, "cpu_offload": true}),
+    ];
+    for kind in MODELS {
+        for options in &fsdp {
+            for precision in ["bf16", "fp32", "amp_fp16"] {
+                if precision == "amp_fp16" && options["cpu_offload"] == true {
+                    continue;
+                }
+                for checkpointing in ["none", "full"] {
+                    for (layers, accumulation) in [(1, 1), (4, 3), (8, 1)] {
+                        agrees(&valid(
+                            &model(kind, layers),
+                            &[
+                                ("hardware.count", 4.into()),
+                                ("parallel", json!({"data": "fsdp2", "fsdp": options})),
+                                ("optimizer.clip_grad_norm", (accumulation == 1).into()),
+                                ("precision", precision.into()),
+                                ("checkpointing", checkpointing.into()),
+                                ("workload.grad_accum", accumulation.into()),
+                            ],
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn every_optimizer_folds() {
     let optimizers = [
         json!({"name": "adamw", "implementation": "foreach"}),

@@ -2,7 +2,7 @@
 
 use crate::allocator::{Block, CachingAllocator, Counting, Settings};
 use crate::program::Run;
-use crate::tape::Recorded;
+use crate::tape::{Recorded, Storage};
 
 /// A request that could not be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,8 +86,8 @@ impl Pool {
             }
             let index = request.storage().index();
             if request.is_alloc() {
-                let bytes = record.storages[index].bytes;
-                let Some(held) = self.serve(bytes) else {
+                let Storage { bytes, stream, .. } = record.storages[index];
+                let Some(held) = self.serve(bytes, u32::from(stream)) else {
                     let request = u32::try_from(number).unwrap_or(u32::MAX);
                     replayed.failure = Some(Failure { request, bytes });
                     return replayed;
@@ -108,8 +108,8 @@ impl Pool {
         replayed
     }
 
-    fn serve(&mut self, bytes: u64) -> Option<Held> {
-        match self.allocator.alloc(bytes, 0) {
+    fn serve(&mut self, bytes: u64, stream: u32) -> Option<Held> {
+        match self.allocator.alloc(bytes, stream) {
             Ok(block) => Some(Held::Block(block)),
             Err(_refused) if self.is_endless => {
                 self.beside_bytes += bytes;

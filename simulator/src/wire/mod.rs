@@ -11,6 +11,7 @@ mod fields;
 pub mod hardware;
 pub mod model;
 pub mod note;
+pub mod parallel;
 pub mod published;
 pub mod report;
 pub mod scenario;

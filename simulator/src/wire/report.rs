@@ -70,6 +70,9 @@ pub struct ModelFacts {
     /// Those of them that get a gradient. Absent in older reports: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trainable_parameters: Option<u64>,
+    /// Those that the simulated rank keeps, where it does not keep all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank_parameters: Option<u64>,
     /// Bytes of non-parameter buffers.
     pub buffer_bytes: Bytes,
     /// Repeated layers.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::model::ModelKind;
+use super::parallel::{Parallel, is_default};
 
 /// Version of the scenario format written by this program.
 pub const SCENARIO_VERSION: u64 = 1;
@@ -24,6 +25,9 @@ pub struct Scenario {
     pub model: Model,
     /// On what.
     pub hardware: Hardware,
+    /// How several GPUs share the work.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub parallel: Parallel,
     /// How much of it at once.
     pub workload: Workload,
     /// Number formats.
@@ -292,11 +296,11 @@ pub enum Loss {
     FusedLinear,
 }
 
-const fn one() -> u64 {
+pub(super) const fn one() -> u64 {
     1
 }
 
-const fn yes() -> bool {
+pub(super) const fn yes() -> bool {
     true
 }
 

@@ -28,6 +28,16 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         let eighths = 1 + dice.below(8) as u64;
         hardware["process_cap_bytes"] = json!((gpu.usable_mib << 20) / 8 * eighths);
     }
+    let mut parallel = json!({});
+    if dice.coin() {
+        hardware["count"] = json!(4);
+        parallel = dice
+            .of(&[
+                json!({"data": "ddp", "ddp": {"bucket_view": true}}),
+                json!({"data": "fsdp2", "fsdp": {"mixed_precision": true, "reduce_dtype": "fp32"}}),
+            ])
+            .clone();
+    }
     let model = model(&mut dice, catalog);
     let longest = longest(&model, catalog);
     json!({
@@ -35,6 +45,7 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         "name": format!("corpus {index}"),
         "model": model,
         "hardware": hardware,
+        "parallel": parallel,
         "workload": {
             "micro_batch": 1 + dice.below(6),
             "seq_len": (1 + dice.below(1024)).min(longest),

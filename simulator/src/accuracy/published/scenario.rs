@@ -6,6 +6,7 @@
 use serde_json::{Map, Value};
 
 use crate::catalog::Catalog;
+use crate::wire::parallel::Parallel;
 use crate::wire::published::PublishedRun;
 use crate::wire::scenario::{
     Checkpointing, Hardware, Implementation, Loss, Model, Optimizer, OptimizerName,
@@ -49,6 +50,7 @@ pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed
                 already_used_bytes: 0,
                 process_cap_bytes: None,
             },
+            parallel: Parallel::default(),
             workload: workload?,
             precision,
             optimizer: optimizer?,

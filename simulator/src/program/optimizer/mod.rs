@@ -9,7 +9,7 @@ mod states;
 
 use crate::clock::{Update, Work};
 use crate::primitives::update;
-use crate::tape::{Block, ParamId, Prim, StorageId, Tape};
+use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::{Implementation, OptimizerName, Precision};
 use crate::wire::timeline::PhaseKind;
@@ -29,20 +29,24 @@ impl Process<'_> {
         let trainable = trainable(&self.tape);
         let found_inf = (self.scenario.precision == Precision::AmpFp16).then(|| {
             let bytes = trainable.iter().map(|&id| gradient_bytes(&self.tape, id)).sum();
-            let gradients = Gradients { n: trainable.len() as u64, bytes };
+            let sharded = trainable.first().is_some_and(|&id| self.tape.param(id).shard.is_some());
+            let gradients = Gradients { n: trainable.len() as u64, bytes, sharded };
             match self.scenario.optimizer.implementation {
                 Implementation::Fused => Scaler::check(&mut self.tape, &gradients),
                 _ => Scaler::unscale(&mut self.tape, &gradients),
             }
         });
-        self.optimize(&trainable);
+        let groups = groups(&self.tape, &trainable);
+        for group in &groups {
+            self.optimize(group);
+        }
         for tensor in found_inf.into_iter().flatten() {
             self.tape.release(tensor);
         }
-        self.zero_grad(&trainable);
+        self.zero_grad(&groups.concat());
     }
 
-    /// `optimizer.step()`.
+    /// `optimizer.step()` of one of its `param_groups`.
     fn optimize(&mut self, params: &[ParamId]) {
         let optimizer = &self.scenario.optimizer;
         match (optimizer.name, optimizer.implementation) {
@@ -83,7 +87,7 @@ impl Process<'_> {
             self.create_states(&[id]);
             let tape = &mut self.tape;
             tape.enter_layer(tape.param(id).layer);
-            let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+            let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
             let copy = tape.allocate(bytes, Prim::Update);
             let sum = tape.allocate(bytes, Prim::Update);
             tape.release_storage(copy);
@@ -116,7 +120,7 @@ impl Process<'_> {
             has_maps |= 2 < self.tape.param(id).states.len();
             let tape = &mut self.tape;
             tape.enter(Block::Optimizer, "step");
-            let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+            let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 5 * bytes));
             tape.run(Prim::Update, Work::synchronize());
         }
@@ -145,24 +149,25 @@ impl Process<'_> {
         let trainable = trainable(&self.tape);
         let tape = &mut self.tape;
         tape.phase(PhaseKind::Clip, 0);
+        if trainable.is_empty() {
+            // Gradients in host memory are clipped there.
+            return;
+        }
         tape.enter(Block::Clip, "clip_grad_norm_");
-        let elements = |tape: &Tape, id| tape.param(id).shape.elements();
+        let elements = |tape: &Tape, id| tape.param(id).local_elements();
         let chunks = trainable
             .iter()
             .map(|&id| elements(tape, id).div_ceil(CHUNK_ELEMENTS))
             .max()
             .unwrap_or(0);
         let n = trainable.len() as u64;
-        let dtype = trainable.first().map_or(DType::F32, |&id| tape.param(id).dtype);
+        let dtype = trainable.first().map_or(DType::F32, |&id| tape.param(id).local_dtype());
         let partial = tape.allocate(n * chunks * 4, Prim::ClipGrad);
         let norms = each(tape, &trainable, |tape, _| tape.allocate(dtype.bytes(), Prim::ClipGrad));
         let bytes: u64 = trainable.iter().map(|&id| gradient_bytes(tape, id)).sum();
         tape.run(Prim::ClipGrad, update(Update::Foreach, n, dtype, bytes));
         tape.release_storage(partial);
-        let stacked = tape.empty(Shape::new([n]), dtype, Prim::ClipGrad);
-        let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
-        tape.release(stacked);
-        release_each(tape, trainable.iter().zip(norms));
+        let total = total_norm(tape, &trainable, norms, dtype);
         let scalar = |tape: &mut Tape| tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
         // `max_norm / (total + 1e-6)` is a reciprocal times a number.
         let [sum, reciprocal, coefficient] = [scalar(tape), scalar(tape), scalar(tape)];
@@ -176,13 +181,43 @@ impl Process<'_> {
     }
 }
 
+/// The norm of the norms. Norms of shards are first summed over the ranks: to the power of two, reduced
+/// into a tensor of their own, and back (`_NormPartial` in `torch/distributed/tensor/_ops/_math_ops.py`).
+fn total_norm(tape: &mut Tape, params: &[ParamId], norms: Vec<StorageId>, dtype: DType) -> Tensor {
+    let sharded = params.first().is_some_and(|&id| tape.param(id).shard.is_some());
+    let all = Shape::new([params.len() as u64]);
+    let stacked = tape.empty(all, dtype, Prim::ClipGrad);
+    if !sharded {
+        let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
+        tape.release(stacked);
+        release_each(tape, params.iter().zip(norms));
+        return total;
+    }
+    let [squares, sums, roots] = core::array::from_fn(|_| tape.helper(all, dtype, Prim::ClipGrad));
+    tape.release(squares);
+    tape.release(sums);
+    let total = tape.helper(Shape::scalar(), dtype, Prim::ClipGrad);
+    tape.release(roots);
+    tape.release(stacked);
+    release_each(tape, params.iter().zip(norms).rev());
+    total
+}
+
 fn trainable(tape: &Tape) -> Vec<ParamId> {
     (0..tape.n_params()).map(ParamId::new).filter(|&id| tape.param(id).grad.is_some()).collect()
 }
 
+/// The optimizer's groups: multi-tensor operations take either parameters that ranks share or plain
+/// ones, so that the shared ones come first, in a group of their own.
+fn groups(tape: &Tape, trainable: &[ParamId]) -> Vec<Vec<ParamId>> {
+    let (shared, plain): (Vec<_>, Vec<_>) =
+        trainable.iter().partition(|&&id| tape.param(id).split.is_some());
+    [shared, plain].into_iter().filter(|group| !group.is_empty()).collect()
+}
+
 fn gradient_bytes(tape: &Tape, id: ParamId) -> u64 {
     let param = tape.param(id);
-    param.shape.elements() * param.dtype.bytes()
+    param.local_elements() * param.local_dtype().bytes()
 }
 
 /// Whether Muon takes it: a matrix of a layer.
@@ -234,7 +269,7 @@ fn loop_adamw(tape: &mut Tape, params: &[ParamId]) {
         let denominator = tape.allocate(bytes, Prim::Update);
         tape.release_storage(root);
         tape.release_storage(core::mem::replace(&mut previous, denominator));
-        let dtype = tape.param(id).dtype;
+        let dtype = tape.param(id).local_dtype();
         for _ in 0..8 {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
         }
@@ -252,7 +287,7 @@ fn loop_rmsprop(tape: &mut Tape, params: &[ParamId]) {
         let bytes = gradient_bytes(tape, id);
         let avg = tape.allocate(bytes, Prim::Update);
         tape.release_storage(core::mem::replace(&mut previous, avg));
-        let dtype = tape.param(id).dtype;
+        let dtype = tape.param(id).local_dtype();
         for _ in 0..6 {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
         }
@@ -265,6 +300,6 @@ fn loop_rmsprop(tape: &mut Tape, params: &[ParamId]) {
 fn in_place(tape: &mut Tape, params: &[ParamId], kind: Update, passes: u64) {
     let Some(&first) = params.first() else { return };
     let bytes: u64 = params.iter().map(|&id| gradient_bytes(tape, id)).sum();
-    let dtype = tape.param(first).dtype;
+    let dtype = tape.param(first).local_dtype();
     tape.run(Prim::Update, update(kind, params.len() as u64, dtype, passes * bytes));
 }

@@ -17,7 +17,7 @@ pub(super) fn one_by_one(tape: &mut Tape, matrices: &[ParamId]) {
     let mut held = StorageId::NONE;
     for &id in matrices {
         tape.enter_layer(tape.param(id).layer);
-        let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+        let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
         let pass = |tape: &mut Tape, times| {
             tape.run(Prim::Update, update(Update::Single, 1, dtype, times * bytes));
         };

@@ -27,7 +27,7 @@ pub(super) fn create(tape: &mut Tape, optimizer: &Optimizer, id: ParamId, is_fir
         tape.own(state, id, Category::OptimizerStates);
         tape.param_mut(id).states.push(state);
     }
-    let (dtype, bytes) = (tape.param(id).dtype, gradient_bytes(tape, id));
+    let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
     tape.run(Prim::State, pointwise(Pointwise::Unary, dtype, bytes));
 }
 
@@ -40,7 +40,7 @@ pub(super) fn create(tape: &mut Tape, optimizer: &Optimizer, id: ParamId, is_fir
 fn sizes(tape: &Tape, optimizer: &Optimizer, id: ParamId, is_first: bool) -> Vec<u64> {
     let bytes = gradient_bytes(tape, id);
     let param = tape.param(id);
-    let elements = param.shape.elements();
+    let elements = param.local_elements();
     let has_momentum = optimizer.momentum.is_some_and(|momentum| 0.0 < momentum);
     match (optimizer.name, optimizer.implementation) {
         (OptimizerName::Adamw, Implementation::Fused) => vec![4, bytes, bytes],

@@ -1,0 +1,63 @@
+//! The layout over several GPUs, as it changes construction and installs its hooks.
+
+use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, parallelize};
+use crate::tape::{ParamId, Sharding, Tape};
+use crate::tensor::DType;
+use crate::wire::Scenario;
+use crate::wire::parallel::{DataParallel, ReduceDtype};
+
+use super::weight_dtype;
+
+/// Before the model is built: how its parameters are dealt out. Returns the element type that it
+/// computes with.
+pub(super) fn before_model(tape: &mut Tape, scenario: &Scenario) -> DType {
+    let options = fsdp(scenario).filter(|_| scenario.parallel.fsdp.meta_init);
+    let Some(options) = options else { return weight_dtype(scenario.precision) };
+    let FsdpOptions { ranks, shard_dtype: dtype, cpu_offload: offload, .. } = options;
+    tape.set_sharding(Some(Sharding { ranks, dtype, offload }));
+    options.compute_dtype
+}
+
+/// After the model is built: the hooks. `tied`: an embedding that is the output projection too.
+pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<ParamId>) {
+    tape.set_sharding(None);
+    if 1 < scenario.parallel.tensor {
+        parallelize(tape, scenario.parallel.tensor, tied);
+    }
+    if let Some(options) = fsdp(scenario) {
+        let hooks = Fsdp::new(tape, options);
+        if !scenario.parallel.fsdp.meta_init {
+            hooks.shard_whole(tape);
+        }
+        tape.install(Box::new(hooks));
+    } else if scenario.parallel.data == Some(DataParallel::Ddp) {
+        let options = &scenario.parallel.ddp;
+        let caps = [options.first_bucket_mb, options.bucket_cap_mb].map(|mib| mib << 20);
+        let ranks = scenario.hardware.count;
+        let hooks = Ddp::new(tape, DdpOptions { ranks, caps, bucket_view: options.bucket_view });
+        tape.install(Box::new(hooks));
+    }
+}
+
+/// `fully_shard`'s settings, when the replicas share everything.
+fn fsdp(scenario: &Scenario) -> Option<FsdpOptions> {
+    let parallel = &scenario.parallel;
+    if parallel.data != Some(DataParallel::Fsdp2) {
+        return None;
+    }
+    let options = &parallel.fsdp;
+    let shard_dtype = weight_dtype(scenario.precision);
+    let compute_dtype = if options.mixed_precision { DType::BF16 } else { shard_dtype };
+    let reduce_dtype = options.reduce_dtype.map(|dtype| match dtype {
+        ReduceDtype::Fp32 => DType::F32,
+        ReduceDtype::Bf16 => DType::BF16,
+    });
+    Some(FsdpOptions {
+        ranks: scenario.hardware.count,
+        reshard_after_forward: options.reshard_after_forward,
+        shard_dtype,
+        compute_dtype,
+        reduce_dtype,
+        cpu_offload: options.cpu_offload,
+    })
+}
