@@ -290,6 +290,11 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
     let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
     let attention = half * layers as f64 * seen as f64 * width as f64;
+    let model_flops = match family.forward_flops() {
+        // Backward makes two gradients of the size of each product.
+        Some(forward) => 3.0 * forward as f64 * tokens,
+        None => (products + attention) * tokens,
+    };
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {
         Precision::Bf16 | Precision::AmpBf16 => gpu.bf16_tflops.or(gpu.fp16_tflops),
@@ -297,10 +302,5 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
         Precision::Fp32 if scenario.document().stack.tf32 => gpu.tf32_tflops.or(gpu.fp32_tflops),
         Precision::Fp32 => gpu.fp32_tflops,
     };
-    TimeContext {
-        tokens,
-        model_flops: (products + attention) * tokens,
-        peak_flops: tflops.map(|rate| rate * 1e12),
-        mode,
-    }
+    TimeContext { tokens, model_flops, peak_flops: tflops.map(|rate| rate * 1e12), mode }
 }

@@ -235,7 +235,13 @@ prop_compose! {
             "", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
         ]),
     ) -> Stack {
-        Stack { attention, loss, tf32, alloc_conf: alloc_conf.to_owned() }
+        Stack {
+            attention,
+            loss,
+            tf32,
+            channels_last: false,
+            alloc_conf: alloc_conf.to_owned(),
+        }
     }
 }
 

@@ -15,12 +15,14 @@ mod mla;
 mod mlp;
 mod opt;
 mod rotary;
+mod vision;
 mod vit;
 
 use bert::BertModel;
 use gpt2::Gpt2Model;
 use llama::LlamaModel;
 use opt::OptModel;
+use vision::VisionModel;
 use vit::VitModel;
 
 use crate::engine::Recompute;
@@ -57,6 +59,8 @@ pub struct Style {
     pub attention: Attention,
     /// Checkpointing.
     pub checkpointing: Checkpointing,
+    /// Whether a pixel's channels are adjacent.
+    pub channels_last: bool,
 }
 
 /// Registers the parameters of a model, in the order of `model.parameters()`.
@@ -71,6 +75,7 @@ pub fn register(
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
+        Architecture::Vision(config) => Box::new(VisionModel::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }

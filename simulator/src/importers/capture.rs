@@ -13,7 +13,7 @@ use crate::wire::scenario::{
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 9] = [
+const UNSUPPORTED: [(&str, &str); 8] = [
     ("compile", "compiled programs are not simulated yet"),
     ("parallel", "parallel layouts are not simulated yet"),
     ("recompute", "Megatron's recomputation is not simulated yet"),
@@ -21,13 +21,15 @@ const UNSUPPORTED: [(&str, &str); 9] = [
     ("stage", "pipeline stages are not simulated yet"),
     ("expert_load", "mixtures of experts are not simulated yet"),
     ("meta_init", "models built on the meta device are not simulated yet"),
-    ("channels_last", "the channels-last layout is not simulated yet"),
     ("use_cache", "training with a KV cache is not simulated yet"),
 ];
 
 /// Fields that say nothing about the step's memory and kernels.
 const IGNORED: [&str; 7] =
     ["id", "full", "warm_steps", "time", "time_steps", "cudnn_benchmark", "rank"];
+
+/// Pixels a side of the images of a torchvision model.
+const DEFAULT_IMAGE: u64 = 224;
 
 /// Reads the `case` object of a capture that ran on the GPU of this catalog id or alias.
 ///
@@ -61,6 +63,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     // Liger's fused loss alone, without its other kernels.
     let liger = table.flag_or("liger", false, &mut faults);
     let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
+    let channels_last = table.flag_or("channels_last", false, &mut faults);
     let alloc_conf = alloc_conf(&mut table, &mut faults);
     for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
@@ -87,6 +90,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
                 tf32: tf32?,
+                channels_last: channels_last?,
                 loss: loss(liger?),
             },
         })
@@ -134,7 +138,12 @@ fn model(table: &mut Table<'_>, faults: &mut Faults) -> Option<Model> {
         return None;
     };
     let config = model.table("config", faults);
-    let config = config.map(|config| portable(config.fields())).unwrap_or_default();
+    let mut config = config.map(|config| portable(config.fields())).unwrap_or_default();
+    if *kind == ModelKind::Torchvision {
+        // The program makes the images, and leaves the number of classes as it is.
+        let side = table.integer_or("image", limits::IMAGE_SIDE, DEFAULT_IMAGE, faults)?;
+        config.insert("image_size".to_owned(), side.into());
+    }
     Some(Model::Inline { kind: *kind, config })
 }
 

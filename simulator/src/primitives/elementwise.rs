@@ -159,7 +159,7 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    fn keeping_input(&mut self, prim: Prim, a: &Tensor, rule: Backward) -> Tensor {
+    pub(super) fn keeping_input(&mut self, prim: Prim, a: &Tensor, rule: Backward) -> Tensor {
         let node = self.records(&[a]).then(|| {
             let mut node = self.begin_node(prim, rule, &[a]);
             self.save(&mut node, a);

@@ -72,6 +72,34 @@ pub(super) fn outer_reduction(outputs: u64, inputs: u64, device: Device) -> Redu
     }
 }
 
+/// Scratch for summing `inputs` values into each of `outputs` results, where the values move fastest
+/// and lie in more than one dimension.
+///
+/// # Formula
+///
+/// As [`outer_reduction`]'s, with the values along a block's width, whose partial sums it adds up
+/// itself: `staging = 4 B · outputs · blocks per output`.
+pub(super) fn inner_reduction(outputs: u64, inputs: u64, device: Device) -> ReduceScratch {
+    let capped = |n: u64| if n < MAX_THREADS { last_power_of_two(n) } else { MAX_THREADS };
+    let (dim0, dim1) = (capped(inputs), capped(outputs));
+    let height = dim1.min(MAX_THREADS / dim0.min(WARP));
+    let width = dim0.min(MAX_THREADS / height);
+    let values = inputs.div_ceil(width);
+    if values < (height * 16).min(256) {
+        return ReduceScratch::default();
+    }
+    let values = values.div_ceil(height);
+    let target = device.sm_count * (device.threads_per_sm / (width * height));
+    if values < 256 || target < outputs {
+        return ReduceScratch::default();
+    }
+    let ctas = target.div_ceil(outputs).min(values.div_ceil(16)).max(values.div_ceil(256));
+    if ctas <= 1 {
+        return ReduceScratch::default();
+    }
+    ReduceScratch { staging: ACCUMULATOR_BYTES * outputs * ctas, semaphores: 4 * outputs }
+}
+
 impl Tape {
     /// `sum` over the leading dimensions into a smaller shape.
     pub(super) fn sum_leading(&mut self, input: &Tensor, shape: Shape, dtype: DType) -> Tensor {

@@ -39,6 +39,8 @@ pub struct Process<'a> {
     /// Data and labels.
     inputs: [StorageId; 2],
     scaler: Option<Scaler>,
+    /// What outlives autocast: a result that Python's frame holds until it returns.
+    late: Option<Tensor>,
     origin: Vec<u32>,
 }
 
@@ -48,8 +50,11 @@ impl<'a> Process<'a> {
         let document = scenario.document();
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
-        let style =
-            Style { attention: document.stack.attention, checkpointing: document.checkpointing };
+        let style = Style {
+            attention: document.stack.attention,
+            checkpointing: document.checkpointing,
+            channels_last: document.stack.channels_last,
+        };
         let dtype = weight_dtype(document.precision);
         let model = register(&mut tape, scenario.architecture(), dtype, style);
         let family = scenario.family();
@@ -73,7 +78,8 @@ impl<'a> Process<'a> {
         });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
         let origin = Vec::new();
-        let mut process = Self { scenario: document, family, tape, model, inputs, scaler, origin };
+        let mut process =
+            Self { scenario: document, family, tape, model, inputs, scaler, late: None, origin };
         let run = process.take_run();
         (process, run)
     }
@@ -124,6 +130,9 @@ impl<'a> Process<'a> {
             self.tape.release(tensor);
         }
         self.tape.end_autocast();
+        if let Some(late) = self.late.take() {
+            self.tape.release(late);
+        }
         loss
     }
 
@@ -172,7 +181,7 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
     };
     let labels = match family.task() {
         Task::CausalLm | Task::TokenLabels => tokens,
-        Task::Classification => Shape::new([micro_batch]),
+        Task::Classification | Task::ClassificationInF32 => Shape::new([micro_batch]),
     };
     [data, ("labels", labels, DType::I64)]
 }

@@ -13,8 +13,9 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Bert, Data, Experts, Family, Gpt2, Latent, LlamaLike, Opt, Positions,
-    Projection, Router, SlidingWindow, Task, Vit, adapter_parameters,
+    Act, Activation, Architecture, Bert, Conv, Data, Excite, Experts, Family, Gpt2, Join, Latent,
+    LlamaLike, Op, Opt, Positions, Projection, Residual, Router, SlidingWindow, Slot, Task, Vision,
+    Vit, Window, adapter_parameters, slots,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};

@@ -32,6 +32,7 @@ impl Word for ModelKind {
         (Self::Bert.word(), Self::Bert),
         (Self::Roberta.word(), Self::Roberta),
         (Self::Vit.word(), Self::Vit),
+        (Self::Torchvision.word(), Self::Torchvision),
     ];
 }
 

@@ -19,7 +19,7 @@ pub use node::{
     Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
-pub use rule::{Attention, Backward, Batched, Grouped, Patches, Product};
+pub use rule::{Attention, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
 use crate::clock::{Issue, Work};
 use crate::tensor::{DType, Layout, Shape};
@@ -307,6 +307,17 @@ impl Tape {
     /// Allocates and registers a parameter.
     pub fn new_parameter(&mut self, name: String, shape: Shape, dtype: DType) -> ParamId {
         let layer = layer_of(&name);
+        self.new_parameter_in(layer, name, shape, dtype)
+    }
+
+    /// Allocates and registers a parameter of this layer, or of none, whatever its path says.
+    pub fn new_parameter_in(
+        &mut self,
+        layer: Option<u32>,
+        name: String,
+        shape: Shape,
+        dtype: DType,
+    ) -> ParamId {
         self.enter_layer(layer);
         let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Parameter);
         self.enter_layer(None);
@@ -342,14 +353,15 @@ impl Tape {
     /// A handle to a parameter.
     pub fn weight(&mut self, id: ParamId) -> Tensor {
         let param = &self.params[id.index()];
-        let (storage, shape, dtype) = (param.storage, param.shape, param.dtype);
+        let (storage, shape, dtype, layout) =
+            (param.storage, param.shape, param.dtype, param.layout);
         let source = if param.trainable && self.saving != Saving::Off {
             Source::Param { id, view: false }
         } else {
             Source::None
         };
         self.record.retain(storage);
-        Tensor { storage, shape, dtype, layout: Layout::Contiguous, source, view: false }
+        Tensor { storage, shape, dtype, layout, source, view: false }
     }
 
     // ---- autograd ----
@@ -421,7 +433,8 @@ impl Tape {
     pub fn finish_node(&mut self, node: Node) -> Source {
         match self.saving {
             Saving::Direct | Saving::Deferred(_) => {
-                for edge in node.edges {
+                let parts = node.parts.iter().map(|&(edge, _)| edge);
+                for edge in node.edges.into_iter().chain(parts) {
                     match edge {
                         Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,

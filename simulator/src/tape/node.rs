@@ -1,6 +1,6 @@
 //! Autograd's records: nodes, edges, parameters, checkpoints.
 
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::Tensor;
 use super::label::{Prim, Scope};
@@ -160,6 +160,8 @@ pub struct Node {
     pub backward: Backward,
     /// Where the gradients of its inputs go.
     pub edges: [Edge; 3],
+    /// Where parts of its gradient go, and their shapes, when it joined any number of tensors.
+    pub parts: Vec<(Edge, Shape)>,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -182,6 +184,7 @@ impl Node {
             scope,
             backward,
             edges: [Edge::None; 3],
+            parts: Vec::new(),
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,
@@ -228,6 +231,8 @@ pub struct Param {
     pub shape: Shape,
     /// Its element type.
     pub dtype: DType,
+    /// Its memory order.
+    pub layout: Layout,
     /// Whether it gets a gradient.
     pub trainable: bool,
     /// The adapter that the projection with this weight has.
@@ -262,6 +267,7 @@ impl Param {
             storage,
             shape,
             dtype,
+            layout: Layout::Contiguous,
             trainable: true,
             adapter: None,
             hooked: false,

@@ -55,6 +55,15 @@ impl Shape {
         self
     }
 
+    /// Whether images of this shape have the same bytes in both orders: they have one channel or one
+    /// pixel.
+    pub fn order_is_ambiguous(&self) -> bool {
+        match *self.sizes() {
+            [_, channels, height, width] => channels == 1 || height * width == 1,
+            _ => true,
+        }
+    }
+
     /// The shape of an operation between two, with broadcasting.
     #[must_use]
     pub fn broadcast(&self, other: &Self) -> Self {
@@ -85,6 +94,13 @@ pub enum Layout {
     ColumnMajor,
     /// A slice of a wider row, so that rows are not adjacent; transposed or not.
     Strided,
+    /// `[images, channels, height, width]` with a pixel's channels adjacent
+    /// (`torch.channels_last`).
+    ChannelsLast,
+    /// `[images, height, width, channels]` with a channel's pixels adjacent.
+    ChannelsFirst,
+    /// Some of the channels of a tensor that is [`Self::ChannelsLast`].
+    SomeChannels,
 }
 
 impl Layout {
@@ -99,7 +115,28 @@ impl Layout {
     pub const fn of_result(self) -> Self {
         match self {
             Self::Strided => Self::Contiguous,
+            Self::SomeChannels => Self::ChannelsLast,
             dense => dense,
+        }
+    }
+
+    /// The layout of `x.permute(0, 2, 3, 1)`.
+    #[must_use]
+    pub const fn channels_to_last(self) -> Self {
+        match self {
+            Self::ChannelsLast => Self::Contiguous,
+            Self::Contiguous => Self::ChannelsFirst,
+            other => other,
+        }
+    }
+
+    /// The layout of `x.permute(0, 3, 1, 2)`.
+    #[must_use]
+    pub const fn channels_to_first(self) -> Self {
+        match self {
+            Self::ChannelsFirst => Self::Contiguous,
+            Self::Contiguous => Self::ChannelsLast,
+            other => other,
         }
     }
 

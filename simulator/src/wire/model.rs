@@ -35,13 +35,15 @@ pub enum ModelKind {
     Qwen3Moe,
     /// `RobertaForMaskedLM`.
     Roberta,
+    /// A model of `torchvision.models`, named in its configuration.
+    Torchvision,
     /// `ViTForImageClassification`.
     Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -55,9 +57,10 @@ impl ModelKind {
         Self::Bert,
         Self::Roberta,
         Self::Vit,
+        Self::Torchvision,
     ];
 
-    /// The transformers class.
+    /// The transformers class; of torchvision's models, the module of the functions that build them.
     pub const fn class(self) -> &'static str {
         match self {
             Self::DeepseekV3 => "DeepseekV3ForCausalLM",
@@ -72,6 +75,7 @@ impl ModelKind {
             Self::Qwen3 => "Qwen3ForCausalLM",
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
             Self::Roberta => "RobertaForMaskedLM",
+            Self::Torchvision => "torchvision.models",
             Self::Vit => "ViTForImageClassification",
         }
     }
@@ -91,6 +95,7 @@ impl ModelKind {
             Self::Qwen3 => "qwen3",
             Self::Qwen3Moe => "qwen3_moe",
             Self::Roberta => "roberta",
+            Self::Torchvision => "torchvision",
             Self::Vit => "vit",
         }
     }

@@ -9,6 +9,7 @@ mod gpt2;
 mod latent;
 mod llama;
 mod opt;
+mod vision;
 mod vit;
 
 pub use bert::Bert;
@@ -18,6 +19,7 @@ pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
+pub use vision::{Act, Conv, Excite, Join, Op, Residual, Slot, Vision, Window, slots};
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
 
@@ -38,6 +40,8 @@ pub enum Architecture {
     Llama(LlamaLike),
     /// `OPTForCausalLM`.
     Opt(Opt),
+    /// A model of `torchvision.models`.
+    Vision(Vision),
     /// `ViTForImageClassification`.
     Vit(Vit),
 }
@@ -53,6 +57,7 @@ impl Architecture {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
+            ModelKind::Torchvision => vision::read(table, faults).map(Self::Vision),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
             | ModelKind::Llama
@@ -72,6 +77,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Vision(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -82,6 +88,7 @@ impl Architecture {
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
             Self::Opt(model) => model,
+            Self::Vision(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -171,6 +178,16 @@ pub trait Family: core::fmt::Debug {
 
     /// The formula of [`Self::parameters`], and the values put in.
     fn parameters_formula(&self) -> [String; 2];
+
+    /// The library whose class it is, with its version.
+    fn library(&self) -> &'static str {
+        "transformers 5.17"
+    }
+
+    /// FLOPs of one item's forward pass, where they do not follow from tokens and parameters.
+    fn forward_flops(&self) -> Option<u128> {
+        None
+    }
 }
 
 /// A linear layer inside the repeated layers.
@@ -209,6 +226,8 @@ pub enum Task {
     TokenLabels,
     /// Predict one label for each item.
     Classification,
+    /// The same, with a loss over `logits.float()`.
+    ClassificationInF32,
 }
 
 /// What a model reads.
