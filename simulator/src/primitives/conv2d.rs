@@ -95,6 +95,14 @@ impl Tape {
             let x = kept(self, 0, input);
             let w = kept(self, 1, weight);
             let x_copy = self.in_order(&x, conv.layout);
+            // `grad_output.to(input.suggest_memory_format())`: a slice is left as it is.
+            let wanted = x_copy.as_ref().unwrap_or(&x).layout;
+            let differs = suggests_last(grad) != (wanted == Layout::ChannelsLast);
+            let grad_copy = differs.then(|| {
+                let copy = self.copy(grad, grad.shape);
+                Tensor { layout: wanted, ..copy }
+            });
+            let grad = grad_copy.as_ref().unwrap_or(grad);
             if edges[0].wanted() {
                 outputs[0] = Some(self.conv2d_input_gradient(conv, grad, &w));
             }
@@ -102,7 +110,7 @@ impl Tape {
                 let seen = x_copy.as_ref().unwrap_or(&x);
                 outputs[1] = Some(self.conv2d_weight_gradient(conv, grad, seen));
             }
-            for tensor in [x_copy, Some(x), Some(w)].into_iter().flatten() {
+            for tensor in [grad_copy, x_copy, Some(x), Some(w)].into_iter().flatten() {
                 self.release(tensor);
             }
         }
@@ -176,11 +184,15 @@ fn conv_of(x: &Tensor, weight: &Tensor, bias: bool, places: Places) -> Conv2d {
     Conv2d { native, ..conv }
 }
 
+/// `suggest_memory_format() == ChannelsLast`: a slice of the channels counts as well.
+const fn suggests_last(tensor: &Tensor) -> bool {
+    matches!(tensor.layout, Layout::ChannelsLast | Layout::SomeChannels)
+}
+
 /// The memory order in which cuDNN works: channels-last when either tensor is
 /// (`cudnn_conv_suggest_memory_format`).
-fn suggested(a: &Tensor, b: &Tensor) -> Layout {
-    let last = [a, b].iter().any(|tensor| tensor.layout == Layout::ChannelsLast);
-    if last { Layout::ChannelsLast } else { Layout::Contiguous }
+const fn suggested(a: &Tensor, b: &Tensor) -> Layout {
+    if suggests_last(a) || suggests_last(b) { Layout::ChannelsLast } else { Layout::Contiguous }
 }
 
 /// Whether PyTorch gives a depthwise convolution in the standard order and in half precision to cuDNN.

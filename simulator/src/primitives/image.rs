@@ -53,12 +53,8 @@ impl Tape {
 
     /// The gradient of a pool's input.
     pub(super) fn pool_gradient(&mut self, grad: &Tensor, input: Shape, layout: Layout) -> Tensor {
-        let contiguous = self.in_order(grad, layout);
         let out = self.empty(input, grad.dtype, Prim::Pool);
         self.run(Prim::Pool, pool_work(grad, 2 * out.bytes()));
-        if let Some(contiguous) = contiguous {
-            self.release(contiguous);
-        }
         Tensor { layout, ..out }
     }
 

@@ -23,7 +23,7 @@ pub(super) struct ReduceScratch {
     pub(super) semaphores: u64,
 }
 
-fn last_power_of_two(n: u64) -> u64 {
+pub(super) fn last_power_of_two(n: u64) -> u64 {
     if n == 0 { 1 } else { 1 << n.ilog2() }
 }
 
