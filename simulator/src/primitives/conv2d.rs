@@ -153,7 +153,8 @@ impl Tape {
     /// One of the three products, with what cuDNN asks for beside.
     fn conv2d_pass(&mut self, conv: &Conv2d, pass: Pass, dtype: DType) {
         if !conv.native {
-            self.scratch(conv.workspace(pass, dtype), Prim::Workspace);
+            let bytes = conv.workspace(pass, dtype, self.device.sm_count);
+            self.scratch(bytes, Prim::Workspace);
         }
         self.run(Prim::Conv, work(conv, pass, dtype));
     }
