@@ -33,6 +33,9 @@ pub enum Rates {
     Nominal,
 }
 
+/// The step that stands for all later ones.
+const SECOND: u64 = 2;
+
 /// Steady steps replayed: the allocator's pool settles within the second.
 const STEADY_STEPS: usize = 2;
 
@@ -43,7 +46,26 @@ pub fn simulate(scenario: &ValidScenario) -> Simulation {
 
 /// As [`simulate`], with a choice of rates.
 pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
-    let history = History::run(scenario);
+    simulate_up_to(scenario, rates, SECOND)
+}
+
+/// As [`simulate_with`], with this step of the process instead of a steady one. It differs where a
+/// gradient scaler skips the first updates: without them there are no optimizer states yet.
+pub fn simulate_step(scenario: &ValidScenario, rates: Rates, step: u64) -> Simulation {
+    let skips = skipped_steps(scenario);
+    simulate_up_to(scenario, rates, if skips == 0 { SECOND } else { step.max(SECOND) })
+}
+
+fn skipped_steps(scenario: &ValidScenario) -> u64 {
+    let document = scenario.document();
+    match document.precision {
+        Precision::AmpFp16 => scenario.family().skipped_steps(document.workload.micro_batch),
+        _ => 0,
+    }
+}
+
+fn simulate_up_to(scenario: &ValidScenario, rates: Rates, step: u64) -> Simulation {
+    let history = History::run(scenario, step);
     let mut pool = endless_pool(scenario);
     let replays = history.replay(&mut pool);
     let names = &history.parameter_names;
@@ -122,6 +144,8 @@ impl<'a> Prepared<'a> {
 struct History {
     build: Run,
     first: Run,
+    /// Steps between the first and the steady one, when that is not the second.
+    between: Vec<Run>,
     steady: Run,
     counts: ParameterCounts,
     parameter_names: Vec<String>,
@@ -136,13 +160,18 @@ struct Replays {
 }
 
 impl History {
-    fn run(scenario: &ValidScenario) -> Self {
+    fn run(scenario: &ValidScenario, step: u64) -> Self {
         let (mut process, build) = Process::build(scenario);
+        if SECOND < step {
+            process.skip_updates(skipped_steps(scenario));
+        }
         let first = process.step();
+        let between = (SECOND..step).map(|_| process.step()).collect();
         let steady = process.step();
         Self {
             build,
             first,
+            between,
             steady,
             counts: ParameterCounts {
                 total: process.parameters(),
@@ -155,9 +184,14 @@ impl History {
     fn replay(&self, pool: &mut Pool) -> Replays {
         let build = pool.replay(&self.build);
         let first = pool.replay(&self.first);
+        let mut peak = highest(&build).max(highest(&first));
+        for run in &self.between {
+            peak = peak.max(highest(&pool.replay(run)));
+        }
         let mut steady = pool.replay(&self.steady);
-        let mut peak = [&build, &first, &steady].into_iter().map(highest).max().unwrap_or(0);
-        for _ in 1..STEADY_STEPS {
+        peak = peak.max(highest(&steady));
+        let repeats = if self.between.is_empty() { STEADY_STEPS } else { 1 };
+        for _ in 1..repeats {
             steady = pool.replay_again(&self.steady);
             peak = peak.max(highest(&steady));
         }
@@ -167,12 +201,9 @@ impl History {
     /// The process under a limit, up to its first failure.
     fn trial(&self, mut pool: Pool) -> Trial {
         let mut reserved = 0;
-        let runs = [
-            (&self.build, StepKind::First),
-            (&self.first, StepKind::First),
-            (&self.steady, StepKind::Steady),
-        ];
-        for (run, step) in runs {
+        let first = [&self.build, &self.first].map(|run| (run, StepKind::First));
+        let later = self.between.iter().chain([&self.steady]).map(|run| (run, StepKind::Steady));
+        for (run, step) in first.into_iter().chain(later) {
             let replayed = pool.replay(run);
             reserved = reserved.max(highest(&replayed));
             if let Some(failure) = replayed.failure {

@@ -41,6 +41,8 @@ pub struct Process<'a> {
     scaler: Option<Scaler>,
     /// What outlives autocast: a result that Python's frame holds until it returns.
     late: Option<Tensor>,
+    /// Updates that the gradient scaler still skips.
+    skips: u64,
     origin: Vec<u32>,
 }
 
@@ -78,10 +80,24 @@ impl<'a> Process<'a> {
         });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
         let origin = Vec::new();
-        let mut process =
-            Self { scenario: document, family, tape, model, inputs, scaler, late: None, origin };
+        let mut process = Self {
+            scenario: document,
+            family,
+            tape,
+            model,
+            inputs,
+            scaler,
+            late: None,
+            skips: 0,
+            origin,
+        };
         let run = process.take_run();
         (process, run)
+    }
+
+    /// Lets the gradient scaler skip so many updates, as when gradients overflow at its first scales.
+    pub const fn skip_updates(&mut self, updates: u64) {
+        self.skips = updates;
     }
 
     /// Runs one optimizer step.

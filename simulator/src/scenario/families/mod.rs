@@ -184,6 +184,13 @@ pub trait Family: core::fmt::Debug {
         "transformers 5.17"
     }
 
+    /// First steps whose gradients overflow in fp16 at the scaler's first scales, so that it skips the
+    /// update; `images`: items of a micro-batch. An estimate, for numbers are not simulated.
+    fn skipped_steps(&self, images: u64) -> u64 {
+        let _ = images;
+        0
+    }
+
     /// FLOPs of one item's forward pass, where they do not follow from tokens and parameters.
     fn forward_flops(&self) -> Option<u128> {
         None

@@ -138,9 +138,69 @@ impl Family for Vision {
         "torchvision 0.26"
     }
 
+    /// The scale starts at 2¹⁶ and is halved until no gradient overflows: gradients grow with each
+    /// normed block that they pass on their way back, and fall with the images that they are averaged
+    /// over.
+    ///
+    /// # Formula
+    ///
+    /// ```text
+    /// round(0.85 + 0.13 · blocks − ½ · log₂(images / 64))
+    /// ```
+    ///
+    /// # Source
+    ///
+    /// `torch/amp/grad_scaler.py`; the numbers from 11 runs of ResNet-50, 101 and 152, ResNeXt-50, Wide
+    /// ResNet-50 and VGG-19 with norms, 32 to 256 images, torch 2.11 on an H200 (2026-12-01): 2 to 7
+    /// steps, each met. Other families were seen to skip two steps or fewer.
+    fn skipped_steps(&self, images: u64) -> u64 {
+        const FIRST: f64 = 0.85;
+        const EACH: f64 = 0.13;
+        const USUAL_IMAGES: f64 = 64.0;
+        let float = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let blocks = growing_blocks(&self.ops);
+        if blocks == 0 {
+            return 0;
+        }
+        let halvings =
+            FIRST + EACH * float(blocks) - libm::log2(float(images.max(1)) / USUAL_IMAGES) / 2.0;
+        let mut steps = 0;
+        while float(steps) + 0.5 <= halvings {
+            steps += 1;
+        }
+        steps
+    }
+
     /// `2 · Σ pixels · outputs · (inputs / groups) · kernel²` over convolutions and linear layers.
     fn forward_flops(&self) -> Option<u128> {
         Some(2 * self.cost.macs)
+    }
+}
+
+/// Blocks that make gradients grow: those of a `ResNet`, or the normed convolutions of a plain network.
+fn growing_blocks(ops: &[Op]) -> u64 {
+    let mut blocks = 0;
+    let mut others = false;
+    let mut normed = 0;
+    count_blocks(ops, &mut |op| match op {
+        Op::Residual(block) if !block.skip_first && block.then == Some(Act::Relu) => blocks += 1,
+        Op::Residual(_) | Op::Dense(_) => others = true,
+        Op::BatchNorm(..) => normed += 1,
+        _ => {}
+    });
+    match (blocks, others) {
+        (_, true) => 0,
+        (0, false) => normed,
+        (blocks, false) => blocks,
+    }
+}
+
+fn count_blocks(ops: &[Op], see: &mut impl FnMut(&Op)) {
+    for op in ops {
+        see(op);
+        if let Op::Sequential(inner) = op {
+            count_blocks(inner, see);
+        }
     }
 }
 
