@@ -4,6 +4,7 @@
 
 use core::cell::Cell;
 
+use crate::clock::HostWork;
 use crate::engine::Recompute;
 use crate::primitives::Places;
 use crate::scenario::{Act, Conv, Excite, Join, Op, Residual, Slot, Vision, Window, slots};
@@ -96,6 +97,7 @@ impl Walk<'_> {
 
     fn step(&self, tape: &mut Tape, op: &Op, x: &mut Tensor) {
         tape.enter(Block::Features, module(op));
+        tape.host(HostWork::Module);
         let out = match op {
             Op::Act(act, true) => {
                 return in_place(tape, x, |tape, x| activate_in_place(tape, *act, x));

@@ -4,7 +4,7 @@
 //! and its backward (`native/cudnn/BatchNorm.cpp`), `batch_norm_cuda` and its backward
 //! (`native/cuda/Normalization.cu`).
 
-use crate::clock::{Pointwise, Reduce};
+use crate::clock::{HostWork, Issue, Pointwise, Reduce, Work};
 use crate::tape::{Backward, ParamId, Prim, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
@@ -104,6 +104,9 @@ impl Tape {
 
     /// What the statistics, or the sums of the backward, take beside their results.
     fn statistics_scratch(&mut self, statistics: &Statistics, dtype: DType, backward: bool) {
+        if statistics.cudnn {
+            self.run(Prim::View, Work::host(HostWork::Plan, Issue::Inner));
+        }
         match statistics.kernels {
             Kernels::First => {}
             Kernels::CudnnLast => {
@@ -131,6 +134,7 @@ enum Kernels {
 /// Sizes of a batch norm's reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Statistics {
+    cudnn: bool,
     kernels: Kernels,
     /// Values of each channel.
     rows: u64,
@@ -149,7 +153,7 @@ impl Statistics {
             (true, true) => Kernels::CudnnLast,
             (false, true) => Kernels::OwnLast,
         };
-        Self { kernels, rows: images * height * width, channels }
+        Self { cudnn, kernels, rows: images * height * width, channels }
     }
 
     /// cuDNN's workspace in the channels-last order, bytes.
@@ -202,7 +206,7 @@ impl Statistics {
     }
 }
 
-fn work(kind: Reduce, shape: Shape, dtype: DType, bytes: u64) -> crate::clock::Work {
+fn work(kind: Reduce, shape: Shape, dtype: DType, bytes: u64) -> Work {
     let channels = shape.sizes()[1];
     let seen = Shape::new([shape.elements() / channels, channels]);
     reduction(kind, &seen, dtype, bytes)

@@ -4,7 +4,7 @@
 //! `native/cudnn/ConvShared.cpp` (`cudnn_convolution_forward`, `cudnn_convolution_backward_input`,
 //! `cudnn_convolution_backward_weight`), `native/ConvUtils.h` (`cudnn_conv_suggest_memory_format`).
 
-use crate::clock::{Issue, Pass, Pointwise, Work, WorkClass};
+use crate::clock::{HostWork, Issue, Pass, Pointwise, Work, WorkClass};
 use crate::tape::{Backward, Conv2d, Edge, ParamId, Prim, SavedSlot, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
@@ -155,6 +155,7 @@ impl Tape {
         if !conv.native {
             let bytes = conv.workspace(pass, dtype, self.device.sm_count);
             self.scratch(bytes, Prim::Workspace);
+            self.run(Prim::View, Work::host(HostWork::Plan, Issue::Inner));
         }
         self.run(Prim::Conv, work(conv, pass, dtype));
     }
