@@ -5,6 +5,7 @@ use crate::clock::{Clock, Tf32};
 use crate::program::{Process, Run};
 use crate::report::{self, End, Footprint, ParameterCounts, TimeContext, Trial};
 use crate::scenario::{Task, ValidScenario};
+use crate::tape::Prim;
 use crate::timeline::{Pool, Replayed, Timed, timeline};
 use crate::units::{Bytes, MIB};
 use crate::wire::report::{
@@ -198,6 +199,13 @@ impl History {
         Replays { build, first, steady, reserved_peak: Bytes::new(peak) }
     }
 
+    /// The largest workspace that a convolution asks for.
+    fn largest_workspace(&self) -> Bytes {
+        let storages = self.first.record.storages.iter().chain(&self.steady.record.storages);
+        let workspaces = storages.filter(|storage| storage.prim == Prim::ConvWorkspace);
+        Bytes::new(workspaces.map(|storage| storage.bytes).max().unwrap_or(0))
+    }
+
     /// The process under a limit, up to its first failure.
     fn trial(&self, mut pool: Pool) -> Trial {
         let mut reserved = 0;
@@ -271,6 +279,7 @@ fn judge(
         already_used: Bytes::new(hardware.already_used_bytes),
         outside_pool: scenario.outside_pool().total(),
         outside_band: scenario.outside_pool().band,
+        workspace: history.largest_workspace(),
         process_cap: hardware.process_cap_bytes.map(Bytes::new),
     };
     let peak = replays.reserved_peak;

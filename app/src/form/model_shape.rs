@@ -97,6 +97,8 @@ const VIT: [&str; 7] = [
     "num_labels",
 ];
 
+const TORCHVISION: [&str; 2] = ["image_size", "num_classes"];
+
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
@@ -107,6 +109,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::DeepseekV3 => &DEEPSEEK,
         ModelKind::Opt => &OPT,
         ModelKind::Vit => &VIT,
+        ModelKind::Torchvision => &TORCHVISION,
         _ => &LLAMA,
     }
 }

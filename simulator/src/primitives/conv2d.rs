@@ -154,7 +154,7 @@ impl Tape {
     fn conv2d_pass(&mut self, conv: &Conv2d, pass: Pass, dtype: DType) {
         if !conv.native {
             let bytes = conv.workspace(pass, dtype, self.device.sm_count);
-            self.scratch(bytes, Prim::Workspace);
+            self.scratch(bytes, Prim::ConvWorkspace);
             self.run(Prim::View, Work::host(HostWork::Plan, Issue::Inner));
         }
         self.run(Prim::Conv, work(conv, pass, dtype));

@@ -15,7 +15,7 @@
 //! Read off an H200 with torch 2.11 and cuDNN 9.19 (2026-12-01): 2,358 convolutions of torchvision's
 //! models at random, 1 to 256 images, in three formats and both orders, one call of each pass with
 //! `cudnn.benchmark` off; and the captures of docs/accuracy.md. The tests hold how many of them the rules
-//! meet. What they do not meet is in [`Tape::workspace_band`].
+//! meet. The rest is in the band: one more of the largest workspace (`report::Footprint`).
 
 use crate::clock::Pass;
 use crate::tape::Conv2d;

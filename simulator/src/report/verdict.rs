@@ -19,6 +19,9 @@ pub struct Footprint {
     pub outside_pool: Bytes,
     /// Half-width of the band of `outside_pool`.
     pub outside_band: Bytes,
+    /// The largest workspace of a convolution: cuDNN may ask for so much more, or less, than the rule says
+    /// (docs/accuracy.md).
+    pub workspace: Bytes,
     /// Most bytes the process may reserve, when it is capped.
     pub process_cap: Option<Bytes>,
 }
@@ -35,7 +38,12 @@ pub enum End {
 impl Footprint {
     /// Half-width of the band around a device peak.
     pub fn band(&self, reserved: Bytes) -> Bytes {
-        self.outside_band + reserved_band(reserved)
+        self.outside_band + self.pool_band(reserved)
+    }
+
+    /// The pool's part of the band.
+    fn pool_band(&self, reserved: Bytes) -> Bytes {
+        reserved_band(reserved) + self.workspace
     }
 
     /// Bytes that the pool may take at one end of the band: of the card, and of the process's cap, which
@@ -46,7 +54,7 @@ impl Footprint {
         let card = shifted(of_card, self.band(reserved), end);
         let cap = self
             .process_cap
-            .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), reserved_band(reserved), end));
+            .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), self.pool_band(reserved), end));
         cap.map_or(card, |cap| card.min(cap))
     }
 }
@@ -106,7 +114,7 @@ pub fn verdict(
     let (limited_by, margin_bytes, limit_bytes, band_bytes) =
         match (footprint.process_cap, cap_margin) {
             (Some(cap), Some(margin)) if margin < card_margin => {
-                (LimitedBy::ProcessCap, margin, cap + fixed, reserved_band(unlimited))
+                (LimitedBy::ProcessCap, margin, cap + fixed, footprint.pool_band(unlimited))
             }
             _ => card,
         };

@@ -123,6 +123,8 @@ prims! {
     Accumulate => "accumulate",
     /// Workspace of cuBLAS or cuBLASLt.
     Workspace => "cublas workspace",
+    /// Workspace of one of cuDNN's convolutions.
+    ConvWorkspace => "cudnn workspace",
     /// Scaling of the loss, unscaling of gradients.
     GradScaler => "grad_scaler",
     /// Gradient norm and clipping.
