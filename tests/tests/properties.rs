@@ -177,6 +177,21 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// One of each family.
+    fn torchvision()(
+        name in one_of(&[
+            "resnet18", "resnext50_32x4d", "vgg11_bn", "mobilenet_v2", "mobilenet_v3_small",
+            "efficientnet_b0", "convnext_tiny", "densenet121", "regnet_y_400mf", "regnet_x_400mf",
+        ]),
+        side in one_of(&[32_u64, 64, 75]),
+        classes in 1..=100_u64,
+    ) -> Map<String, Value> {
+        let config = json!({"name": name, "image_size": side, "num_classes": classes});
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
 fn model() -> impl Strategy<Value = Model> {
     choice::<ModelKind>().prop_flat_map(|kind| {
         let config = match kind {
@@ -184,6 +199,7 @@ fn model() -> impl Strategy<Value = Model> {
             ModelKind::Bert | ModelKind::Roberta => encoder().boxed(),
             ModelKind::Opt => opt().boxed(),
             ModelKind::Vit => vit().boxed(),
+            ModelKind::Torchvision => torchvision().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
             ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
             ModelKind::DeepseekV3 => latent().boxed(),
@@ -275,7 +291,7 @@ fn fitting(adapter: Adapter, model: &Model) -> Option<Adapter> {
 }
 
 fn reads_images(model: &Model) -> bool {
-    matches!(model, Model::Inline { kind: ModelKind::Vit, .. })
+    matches!(model, Model::Inline { kind: ModelKind::Vit | ModelKind::Torchvision, .. })
 }
 
 prop_compose! {
@@ -286,8 +302,11 @@ prop_compose! {
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
-        stack in stack(),
+        (stack, channels_last) in (stack(), any::<bool>()),
     ) -> Scenario {
+        let vision = matches!(model, Model::Inline { kind: ModelKind::Torchvision, .. });
+        let stack = Stack { channels_last: vision && channels_last, ..stack };
+        let checkpointing = if vision { Checkpointing::None } else { checkpointing };
         let seq_len = if reads_images(&model) { 0 } else { seq_len };
         let adapter = adapter.and_then(|adapter| fitting(adapter, &model));
         let workload = Workload { micro_batch, seq_len, grad_accum };
@@ -511,6 +530,9 @@ proptest! {
 
     #[test]
     fn checkpointing_never_keeps_more(scenario in scenario()) {
+        // Image networks have no checkpoints.
+        let Model::Inline { kind, .. } = &scenario.model else { return Ok(()) };
+        prop_assume!(*kind != ModelKind::Torchvision);
         // Beside a frozen model a layer before the first adapter keeps nothing, but its checkpoint
         // keeps its input.
         let scenario = Scenario { adapter: None, ..scenario };
