@@ -5,7 +5,6 @@ use crate::clock::{Clock, Tf32};
 use crate::program::{Process, Run};
 use crate::report::{self, End, Footprint, ParameterCounts, TimeContext, Trial};
 use crate::scenario::{Task, ValidScenario};
-use crate::tape::Prim;
 use crate::timeline::{Pool, Replayed, Timed, timeline};
 use crate::units::{Bytes, MIB};
 use crate::wire::report::{
@@ -201,9 +200,8 @@ impl History {
 
     /// The largest workspace that a convolution asks for.
     fn largest_workspace(&self) -> Bytes {
-        let storages = self.first.record.storages.iter().chain(&self.steady.record.storages);
-        let workspaces = storages.filter(|storage| storage.prim == Prim::ConvWorkspace);
-        Bytes::new(workspaces.map(|storage| storage.bytes).max().unwrap_or(0))
+        let of = |run: &Run| report::largest_workspace(&run.record);
+        of(&self.first).max(of(&self.steady))
     }
 
     /// The process under a limit, up to its first failure.

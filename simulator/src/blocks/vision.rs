@@ -4,7 +4,6 @@
 
 use core::cell::Cell;
 
-use crate::clock::HostWork;
 use crate::engine::Recompute;
 use crate::primitives::Places;
 use crate::scenario::{Act, Conv, Excite, Join, Op, Residual, Slot, Vision, Window, slots};
@@ -69,7 +68,8 @@ impl VisionModel {
         let mut parameters = Vec::new();
         for slot in slots(&config.ops) {
             match slot {
-                Slot::Parameter(name, shape) => {
+                Slot::Parameter(name, sizes) => {
+                    let shape = Shape::of(&sizes);
                     parameters.push(tape.new_parameter_in(None, name, shape, dtype));
                 }
                 Slot::Buffer(_, elements, is_count) => {
@@ -97,7 +97,7 @@ impl Walk<'_> {
 
     fn step(&self, tape: &mut Tape, op: &Op, x: &mut Tensor) {
         tape.enter(Block::Features, module(op));
-        tape.host(HostWork::Module);
+        tape.module_call();
         let out = match op {
             Op::Act(act, true) => {
                 return in_place(tape, x, |tape, x| activate_in_place(tape, *act, x));

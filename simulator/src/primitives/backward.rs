@@ -136,15 +136,6 @@ fn apply(
             let [weight, bias] = tape.patches_gradients(&conv, grad);
             [None, Some(weight), Some(bias)]
         }
-        Backward::Conv2d(conv) => tape.conv2d_gradients(&conv, grad, saved, context.edges),
-        Backward::BatchNorm { input, layout, weight } => {
-            tape.batch_norm_gradients(grad, (input, layout), weight, context)
-        }
-        Backward::Pool { input, layout } => one(tape.pool_gradient(grad, input, layout)),
-        Backward::ImageMean { input } => one(tape.image_mean_gradient(grad, input)),
-        Backward::AsStrided => one(tape.as_strided_gradient(grad)),
-        Backward::Permute { input, to_last } => one(tape.permuted(grad, input, !to_last)),
-        Backward::CatChannels => one(tape.share(grad)),
         Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
         Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
         Backward::Expand { input, .. } => one(expand(tape, grad, input)),
@@ -160,6 +151,29 @@ fn apply(
         Backward::NllLoss { input } => nll_loss(tape, input, context),
         Backward::FusedLoss { inputs } => fused_loss(tape, inputs, context, saved),
         Backward::Split { .. } | Backward::Leaf => unreachable!("handled elsewhere"),
+        of_images => apply_to_images(tape, of_images, context, grad, saved),
+    }
+}
+
+/// The rules of image networks.
+fn apply_to_images(
+    tape: &mut Tape,
+    rule: Backward,
+    context: Context,
+    grad: &Tensor,
+    saved: &[SavedSlot],
+) -> Gradients {
+    match rule {
+        Backward::Conv2d(conv) => tape.conv2d_gradients(&conv, grad, saved, context.edges),
+        Backward::BatchNorm { input, layout, weight } => {
+            tape.batch_norm_gradients(grad, (input, layout), weight, context)
+        }
+        Backward::Pool { input, layout } => one(tape.pool_gradient(grad, input, layout)),
+        Backward::ImageMean { input } => one(tape.image_mean_gradient(grad, input)),
+        Backward::AsStrided => one(tape.as_strided_gradient(grad)),
+        Backward::Permute { input, to_last } => one(tape.permuted(grad, input, !to_last)),
+        Backward::CatChannels => one(tape.share(grad)),
+        _ => unreachable!("every other rule is applied elsewhere"),
     }
 }
 

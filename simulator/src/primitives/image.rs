@@ -11,6 +11,11 @@ use super::reshape::four;
 use super::work::{pointwise, reduction};
 
 impl Tape {
+    /// What Python pays around a module's forward.
+    pub fn module_call(&mut self) {
+        self.host(HostWork::Module);
+    }
+
     /// `nn.MaxPool2d`: result and 64-bit indices; keeps input and indices.
     ///
     /// Source: `max_pool2d_with_indices` in `native/cuda/DilatedMaxPool2d.cu`.

@@ -1,5 +1,6 @@
 //! Whether it fits: the peak with its band against the card and the process's cap.
 
+use crate::tape::{Prim, Recorded};
 use crate::units::Bytes;
 use crate::wire::report::{LimitedBy, OutOfMemory, Outcome, StepKind, Verdict};
 use crate::wire::timeline::PhaseKind;
@@ -76,6 +77,12 @@ fn shifted(bytes: i64, band: Bytes, end: End) -> u64 {
 )]
 fn reserved_band(reserved: Bytes) -> Bytes {
     Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
+}
+
+/// The largest workspace that a convolution asks for.
+pub fn largest_workspace(record: &Recorded) -> Bytes {
+    let workspaces = record.storages.iter().filter(|storage| storage.prim == Prim::ConvWorkspace);
+    Bytes::new(workspaces.map(|storage| storage.bytes).max().unwrap_or(0))
 }
 
 /// What a replay under a limit found.

@@ -23,6 +23,21 @@ impl Shape {
         shape
     }
 
+    /// A shape of the given sizes, as many as there are.
+    ///
+    /// # Panics
+    ///
+    /// With more than four dimensions.
+    pub fn of(sizes: &[u64]) -> Self {
+        assert!(sizes.len() <= 4, "shapes have at most four dimensions");
+        let mut shape = Self::scalar();
+        for (dim, &size) in shape.sizes.iter_mut().zip(sizes) {
+            *dim = size;
+            shape.n_dims += 1;
+        }
+        shape
+    }
+
     /// A zero-dimensional tensor.
     pub const fn scalar() -> Self {
         Self { sizes: [1; 4], n_dims: 0 }

@@ -119,7 +119,7 @@ impl Family for Vision {
 
     fn parameters(&self) -> u128 {
         let elements = |slot: &Slot| match slot {
-            Slot::Parameter(_, shape) => u128::from(shape.elements()),
+            Slot::Parameter(_, sizes) => sizes.iter().copied().map(u128::from).product(),
             Slot::Buffer(..) => 0,
         };
         slots(&self.ops).iter().map(elements).sum()

@@ -1,7 +1,5 @@
 //! What an image network is made of: modules in the order in which `forward` calls them.
 
-use crate::tensor::Shape;
-
 /// A square kernel that moves over an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -136,8 +134,8 @@ pub enum Op {
 /// What a module keeps on the device from construction on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// A parameter: path and shape.
-    Parameter(String, Shape),
+    /// A parameter: path and sizes.
+    Parameter(String, Vec<u64>),
     /// A buffer: path, elements, and whether they are 64-bit counts instead of weights' floats.
     Buffer(String, u64, bool),
 }
@@ -150,32 +148,32 @@ pub fn slots(ops: &[Op]) -> Vec<Slot> {
 }
 
 fn add_slots(op: &Op, slots: &mut Vec<Slot>) {
-    let mut parameter = |name: &str, end: &str, shape| {
-        slots.push(Slot::Parameter(format!("{name}.{end}"), shape));
+    let mut parameter = |name: &str, end: &str, sizes| {
+        slots.push(Slot::Parameter(format!("{name}.{end}"), sizes));
     };
     match op {
         Op::Conv(conv) => conv_slots(conv, slots),
         Op::BatchNorm(name, channels) => {
-            parameter(name, "weight", Shape::new([*channels]));
-            parameter(name, "bias", Shape::new([*channels]));
+            parameter(name, "weight", vec![*channels]);
+            parameter(name, "bias", vec![*channels]);
             for buffer in ["running_mean", "running_var"] {
                 slots.push(Slot::Buffer(format!("{name}.{buffer}"), *channels, false));
             }
             slots.push(Slot::Buffer(format!("{name}.num_batches_tracked"), 1, true));
         }
         Op::LayerNorm(name, size) => {
-            parameter(name, "weight", Shape::new([*size]));
-            parameter(name, "bias", Shape::new([*size]));
+            parameter(name, "weight", vec![*size]);
+            parameter(name, "bias", vec![*size]);
         }
         Op::Linear(name, [inputs, outputs]) => {
-            parameter(name, "weight", Shape::new([*outputs, *inputs]));
-            parameter(name, "bias", Shape::new([*outputs]));
+            parameter(name, "weight", vec![*outputs, *inputs]);
+            parameter(name, "bias", vec![*outputs]);
         }
         Op::Excite(excite) => excite.convs.iter().for_each(|conv| conv_slots(conv, slots)),
         Op::Sequential(ops) => ops.iter().for_each(|op| add_slots(op, slots)),
         Op::Residual(block) => {
             if let Some((name, channels)) = &block.scale {
-                slots.push(Slot::Parameter(name.clone(), Shape::new([*channels, 1, 1])));
+                slots.push(Slot::Parameter(name.clone(), vec![*channels, 1, 1]));
             }
             let [first, second] = block.parts();
             first.iter().chain(second).for_each(|op| add_slots(op, slots));
@@ -194,10 +192,10 @@ fn add_slots(op: &Op, slots: &mut Vec<Slot>) {
 
 fn conv_slots(conv: &Conv, slots: &mut Vec<Slot>) {
     let &Conv { inputs, outputs, window: Window { kernel, .. }, groups, .. } = conv;
-    let shape = Shape::new([outputs, inputs / groups, kernel, kernel]);
-    slots.push(Slot::Parameter(format!("{}.weight", conv.name), shape));
+    let sizes = vec![outputs, inputs / groups, kernel, kernel];
+    slots.push(Slot::Parameter(format!("{}.weight", conv.name), sizes));
     if conv.bias {
-        slots.push(Slot::Parameter(format!("{}.bias", conv.name), Shape::new([outputs])));
+        slots.push(Slot::Parameter(format!("{}.bias", conv.name), vec![outputs]));
     }
 }
 

@@ -1,3 +1,5 @@
+//! Image networks against what torchvision publishes about them.
+
 use super::*;
 
 /// `num_params` of the weights that torchvision 0.26 offers for each model.
