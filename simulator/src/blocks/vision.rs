@@ -79,7 +79,9 @@ impl VisionModel {
             }
         }
         if channels_last {
-            parameters.iter().for_each(|&id| tape.channels_to_last(id));
+            for &id in &parameters {
+                tape.channels_to_last(id);
+            }
         }
         Self { config: config.clone(), channels_last, parameters }
     }

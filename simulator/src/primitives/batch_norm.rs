@@ -92,7 +92,9 @@ impl Tape {
             let contiguous = if cudnn { self.in_order(grad, layout) } else { None };
             outputs = [0, 1, 2].map(|i| make(self, i));
             self.statistics_scratch(&scratch, context.dtype, true);
-            contiguous.into_iter().for_each(|tensor| self.release(tensor));
+            if let Some(tensor) = contiguous {
+                self.release(tensor);
+            }
         }
         if let Some(out) = &mut outputs[0] {
             out.layout = layout;

@@ -81,7 +81,9 @@ impl Tape {
             self.conv2d_pass(conv, Pass::WeightGrad, grad.dtype);
             outputs[0] = edges[0].wanted().then(|| self.empty(input, grad.dtype, Prim::Conv));
             self.conv2d_pass(conv, Pass::InputGrad, grad.dtype);
-            contiguous.into_iter().for_each(|tensor| self.release(tensor));
+            if let Some(tensor) = contiguous {
+                self.release(tensor);
+            }
         } else {
             let [input, weight, _] = conv.shapes();
             let kept = |tape: &mut Self, index: usize, shape| {

@@ -97,18 +97,18 @@ impl Conv2d {
         let odd = pixels % 2 == 1;
         let copies = self.copies() * dtype.bytes();
         if pass != Pass::WeightGrad {
-            let copied = odd && (half || MANY_IMAGES <= self.images);
-            return if copied { copies } else { 0 };
+            let misaligned = odd && (half || MANY_IMAGES <= self.images);
+            return if misaligned { copies } else { 0 };
         }
         let parts = self.images * self.weight_bytes();
         let misaligned = !(pixels * dtype.bytes()).is_multiple_of(PIXEL_ALIGNMENT);
         let narrow = self.outputs <= NARROW_RESULT || self.inputs <= NARROW_INPUT;
-        let copied = if half {
+        let in_order = if half {
             misaligned && !narrow
         } else {
             odd && MANY_IMAGES / 2 <= self.images || MOST_PARTS * copies < parts
         };
-        if copied { copies } else { parts }
+        if in_order { copies } else { parts }
     }
 
     fn sizes(&self) -> Sizes {
@@ -155,9 +155,8 @@ impl Conv2d {
         let large = LARGE_KERNEL <= self.kernel;
         let aligned = PIXEL_ALIGNMENT / dtype.bytes();
         let padded = match pass {
-            Pass::WeightGrad if large && dtype.is_half() => FEW_CHANNELS,
+            _ if large && dtype.is_half() => FEW_CHANNELS,
             Pass::WeightGrad if dtype.is_half() || SMALL_KERNEL <= self.kernel => aligned,
-            Pass::Forward | Pass::InputGrad if large && dtype.is_half() => FEW_CHANNELS,
             Pass::Forward | Pass::InputGrad if large => self.inputs,
             _ => return 0,
         };

@@ -39,7 +39,9 @@ impl Tape {
         let out = self.empty(x.shape, x.dtype, Prim::LayerNorm);
         let mean = self.empty(Shape::new([rows]), DType::F32, Prim::LayerNorm);
         let rstd = self.empty(Shape::new([rows]), DType::F32, Prim::LayerNorm);
-        contiguous.into_iter().for_each(|tensor| self.release(tensor));
+        if let Some(tensor) = contiguous {
+            self.release(tensor);
+        }
         let bytes = x.bytes() + out.bytes();
         self.run(Prim::LayerNorm, reduction(Reduce::LayerNorm, &x.shape, x.dtype, bytes));
         let node = node.map(|mut node| {

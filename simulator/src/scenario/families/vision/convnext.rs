@@ -41,13 +41,13 @@ impl ConvNeXt {
             layer_norm_2d("features.0.1", self.width),
         ]);
         let mut features = vec![stem];
-        let mut number = 0;
+        let mut number = 0_u32;
         let mut width = self.width;
         for (stage, depth) in depths.into_iter().enumerate() {
             let at = features.len();
             let mut blocks = Vec::new();
             for index in 0..depth {
-                let drop = self.drop * number as f64 / last as f64;
+                let drop = self.drop * f64::from(number) / last as f64;
                 blocks.push(block(&format!("features.{at}.{index}"), width, drop));
                 number += 1;
             }

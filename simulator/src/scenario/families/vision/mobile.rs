@@ -278,7 +278,7 @@ fn efficientnet_ops(stages: &[Stage], dropout: f64, last: Option<u64>, classes: 
     let first = stages.first().map_or(32, |stage| stage.inputs);
     let mut features = vec![conv_norm("features.0", [3, first], same(3, 2), 1, silu)];
     let total: u64 = stages.iter().map(|stage| stage.blocks).sum();
-    let mut number = 0;
+    let mut number = 0_u32;
     let mut inputs = first;
     for stage in stages {
         let at = features.len();
@@ -286,7 +286,7 @@ fn efficientnet_ops(stages: &[Stage], dropout: f64, last: Option<u64>, classes: 
         for index in 0..stage.blocks {
             let name = format!("features.{at}.{index}.block");
             let stride = if index == 0 { stage.stride } else { 1 };
-            let drop = DROP * number as f64 / total as f64;
+            let drop = DROP * f64::from(number) / total as f64;
             blocks.push(stage.block(&name, inputs, stride, drop));
             inputs = stage.outputs;
             number += 1;

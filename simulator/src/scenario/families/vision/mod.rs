@@ -138,37 +138,41 @@ impl Family for Vision {
         "torchvision 0.26"
     }
 
-    /// The scale starts at 2¹⁶ and is halved until no gradient overflows: gradients grow with each
-    /// normed block that they pass on their way back, and fall with the images that they are averaged
-    /// over.
+    /// The scale starts at 2¹⁶ and is halved until no gradient overflows. In bottleneck `ResNet`s
+    /// gradients grow with each block that they pass on their way back, and fall with the images that they
+    /// are averaged over; in plain networks with norms they grow with each convolution.
     ///
     /// # Formula
     ///
     /// ```text
-    /// round(0.85 + 0.13 · blocks − ½ · log₂(images / 64))
+    /// bottlenecks: round(0.85 + 0.13 · blocks − ½ · log₂(images / 64))
+    /// plain:       ⌊(convolutions − 7) / 3⌋
     /// ```
     ///
     /// # Source
     ///
-    /// `torch/amp/grad_scaler.py`; the numbers from 11 runs of ResNet-50, 101 and 152, ResNeXt-50, Wide
-    /// ResNet-50 and VGG-19 with norms, 32 to 256 images, torch 2.11 on an H200 (2026-12-01): 2 to 7
-    /// steps, each met. Other families were seen to skip two steps or fewer.
+    /// `torch/amp/grad_scaler.py`; the numbers from 17 runs of `ResNet`-50, 101 and 152, `ResNeXt`, Wide
+    /// `ResNet` and VGG-13, 16 and 19 with norms, 16 to 256 images, torch 2.11 on an H200 (2026-12-01): 1
+    /// to 8 steps, each met. Other families were seen to skip two steps or fewer.
     fn skipped_steps(&self, images: u64) -> u64 {
         const FIRST: f64 = 0.85;
         const EACH: f64 = 0.13;
         const USUAL_IMAGES: f64 = 64.0;
         let float = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        let blocks = growing_blocks(&self.ops);
-        if blocks == 0 {
-            return 0;
+        let Growth { bottlenecks, others, norms } = growth(&self.ops);
+        match (bottlenecks, others) {
+            (0, 0) => norms.saturating_sub(7) / 3,
+            (0, _) => 0,
+            (blocks, _) => {
+                let halvings = FIRST + EACH * float(blocks)
+                    - libm::log2(float(images.max(1)) / USUAL_IMAGES) / 2.0;
+                let mut steps = 0;
+                while float(steps) + 0.5 <= halvings {
+                    steps += 1;
+                }
+                steps
+            }
         }
-        let halvings =
-            FIRST + EACH * float(blocks) - libm::log2(float(images.max(1)) / USUAL_IMAGES) / 2.0;
-        let mut steps = 0;
-        while float(steps) + 0.5 <= halvings {
-            steps += 1;
-        }
-        steps
     }
 
     /// `2 · Σ pixels · outputs · (inputs / groups) · kernel²` over convolutions and linear layers.
@@ -177,31 +181,34 @@ impl Family for Vision {
     }
 }
 
-/// Blocks that make gradients grow: those of a `ResNet`, or the normed convolutions of a plain network.
-fn growing_blocks(ops: &[Op]) -> u64 {
-    let mut blocks = 0;
-    let mut others = false;
-    let mut normed = 0;
-    count_blocks(ops, &mut |op| match op {
-        Op::Residual(block) if !block.skip_first && block.then == Some(Act::Relu) => blocks += 1,
-        Op::Residual(_) | Op::Dense(_) => others = true,
-        Op::BatchNorm(..) => normed += 1,
-        _ => {}
-    });
-    match (blocks, others) {
-        (_, true) => 0,
-        (0, false) => normed,
-        (blocks, false) => blocks,
-    }
+/// Modules outside of any block, and blocks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    /// Bottlenecks of a `ResNet`.
+    bottlenecks: u64,
+    /// Other blocks.
+    others: u64,
+    /// Batch norms outside of blocks.
+    norms: u64,
 }
 
-fn count_blocks(ops: &[Op], see: &mut impl FnMut(&Op)) {
+fn growth(ops: &[Op]) -> Growth {
+    let mut growth = Growth::default();
     for op in ops {
-        see(op);
-        if let Op::Sequential(inner) = op {
-            count_blocks(inner, see);
+        match op {
+            Op::Residual(block) if block.is_bottleneck() => growth.bottlenecks += 1,
+            Op::Residual(_) | Op::Dense(_) => growth.others += 1,
+            Op::BatchNorm(..) => growth.norms += 1,
+            Op::Sequential(inner) => {
+                let Growth { bottlenecks, others, norms } = self::growth(inner);
+                growth.bottlenecks += bottlenecks;
+                growth.others += others;
+                growth.norms += norms;
+            }
+            _ => {}
         }
     }
+    growth
 }
 
 /// Width of what the last linear layer reads.

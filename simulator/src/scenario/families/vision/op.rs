@@ -143,7 +143,9 @@ pub enum Slot {
 /// Parameters and buffers of modules, in the order of `model.parameters()`.
 pub fn slots(ops: &[Op]) -> Vec<Slot> {
     let mut slots = Vec::new();
-    ops.iter().for_each(|op| add_slots(op, &mut slots));
+    for op in ops {
+        add_slots(op, &mut slots);
+    }
     slots
 }
 
@@ -200,6 +202,12 @@ fn conv_slots(conv: &Conv, slots: &mut Vec<Slot>) {
 }
 
 impl Residual {
+    /// Whether it is a `ResNet`'s block of three convolutions.
+    pub fn is_bottleneck(&self) -> bool {
+        let convs = self.branch.iter().filter(|op| matches!(op, Op::Conv(_))).count();
+        convs == 3 && self.then == Some(Act::Relu)
+    }
+
     /// Branch and way around in the order in which they run.
     pub fn parts(&self) -> [&Vec<Op>; 2] {
         if self.skip_first { [&self.skip, &self.branch] } else { [&self.branch, &self.skip] }

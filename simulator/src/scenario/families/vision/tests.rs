@@ -93,3 +93,29 @@ fn every_model_can_be_built() {
         assert!(0 < vision(name).hidden(), "{name}");
     }
 }
+
+/// Read off the scaler's scale after ten steps on an H200: model, images, halvings.
+#[test]
+fn skipped_steps_as_seen() {
+    for (name, images, steps) in [
+        ("resnet50", 32, 3),
+        ("resnet50", 64, 3),
+        ("resnet50", 256, 2),
+        ("resnet101", 16, 6),
+        ("resnet101", 64, 5),
+        ("resnet152", 16, 8),
+        ("resnet152", 128, 7),
+        ("resnext50_32x4d", 128, 2),
+        ("resnext101_64x4d", 32, 6),
+        ("wide_resnet50_2", 32, 3),
+        ("vgg13_bn", 32, 1),
+        ("vgg16_bn", 64, 2),
+        ("vgg19_bn", 32, 3),
+        ("vgg16", 64, 0),
+        ("resnet34", 64, 0),
+        ("densenet169", 32, 0),
+        ("convnext_tiny", 64, 0),
+    ] {
+        assert_eq!(vision(name).skipped_steps(images), steps, "{name} {images}");
+    }
+}
