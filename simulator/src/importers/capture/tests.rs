@@ -68,6 +68,27 @@ fn defaults_are_the_programs() {
 }
 
 #[test]
+fn torchvision_models_take_their_images_from_the_case() {
+    let torchvision = |changes: &Value| {
+        let mut case = json!({
+            "id": "a", "model": {"kind": "torchvision", "config": {"name": "regnet_y_400mf"}},
+            "micro_batch": 2, "precision": "fp32", "image": 96, "channels_last": true
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            case[key] = value.clone();
+        }
+        capture_case(&case, "NVIDIA H200")
+    };
+    let scenario = torchvision(&json!({})).unwrap();
+    let Model::Inline { kind, config } = &scenario.model else { panic!("inline") };
+    assert_eq!((*kind, &config["image_size"]), (ModelKind::Torchvision, &json!(96)));
+    assert!(scenario.stack.channels_last);
+    validate(&scenario, &Catalog::builtin()).unwrap();
+    let faults = torchvision(&json!({"precision": "bf16"})).unwrap_err();
+    assert_eq!(faults.0[0].path, "case.precision");
+}
+
+#[test]
 fn options_are_carried_over() {
     let scenario = read(&json!({
         "precision": "amp_fp16", "attn": "eager", "ckpt": "full", "grad_accum": 4, "clip": true,
