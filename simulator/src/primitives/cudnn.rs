@@ -23,6 +23,12 @@ use crate::tensor::{DType, Layout};
 
 /// Bytes to which a pixel's channels are padded.
 const PIXEL_ALIGNMENT: u64 = 16;
+/// Bytes beside the copies, most often.
+const EXTRA_OF_COPIES: u64 = 16;
+/// Bytes that kernels of more than one stage take besides.
+const EXTRA_OF_KERNEL: u64 = 131;
+/// Bytes beside the parts of a split sum, most often.
+const EXTRA_OF_PARTS: u64 = 679;
 /// Channels to which few are padded by half types' large-kernel variants.
 const FEW_CHANNELS: u64 = 4;
 /// Images from which fp32 ones of an odd number of pixels are copied.
@@ -83,7 +89,13 @@ impl Conv2d {
         let copied = !last || self.pads_groups();
         let bytes = if copied { self.copies() * dtype.bytes() } else { 0 };
         let parts = if pass == Pass::WeightGrad { self.parts(processors) } else { 0 };
-        bytes + parts * self.weight_bytes()
+        let extra = match (pass, copied, parts) {
+            (Pass::WeightGrad, _, 1..) => EXTRA_OF_PARTS,
+            (Pass::WeightGrad, true, _) => EXTRA_OF_COPIES,
+            (_, true, _) => EXTRA_OF_COPIES + EXTRA_OF_KERNEL,
+            _ => 0,
+        };
+        bytes + parts * self.weight_bytes() + extra
     }
 
     /// A 1 × 1 convolution in the standard order: a product for each image.
@@ -140,9 +152,15 @@ impl Conv2d {
     /// Parts into which a weight gradient's sum is split: as many output tiles as fit on the machine at
     /// once, each with enough values to add up; one part needs no copy.
     fn parts(&self, processors: u64) -> u64 {
-        let columns = self.inputs / self.groups * self.kernel * self.kernel;
-        let rows = self.outputs / self.groups;
-        let tiles = self.groups * rows.div_ceil(TILE) * columns.div_ceil(TILE);
+        let [columns, rows] = [self.inputs, self.outputs].map(|channels| channels / self.groups);
+        let area = self.kernel * self.kernel;
+        // One group has a tile for each place of the kernel; narrow groups share them.
+        let across = if self.groups == 1 {
+            area * columns.div_ceil(TILE)
+        } else {
+            self.groups * (area * columns).div_ceil(TILE)
+        };
+        let tiles = across * rows.div_ceil(TILE);
         let values = self.images * self.out_side() * self.out_side();
         let parts = (processors / tiles).min(values / VALUES_OF_PART);
         if parts < 2 { 0 } else { parts }
