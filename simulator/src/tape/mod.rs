@@ -9,8 +9,10 @@
 //! would drop its last name for it. Nothing is released implicitly, so that the order of frees
 //! is the order written down.
 
+mod graphs;
 mod label;
 mod node;
+mod parallel;
 mod record;
 mod rule;
 
@@ -18,6 +20,7 @@ pub use label::{Block, Prim, Scope};
 pub use node::{
     Adapter, Edge, Frame, FrameId, MAX_SAVED, Node, NodeId, Param, ParamId, SavedSlot, Source,
 };
+pub use parallel::{BiasDropoutAdd, Megatron, ParallelProduct, Part};
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 pub use rule::{Attention, Backward, Batched, Grouped, Patches, Product};
 
@@ -112,6 +115,12 @@ pub struct Tape {
     issue: Issue,
     /// Workspaces of each library, of the forward thread and of autograd's thread.
     workspaces: [[StorageId; 2]; Library::ALL.len()],
+    /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
+    scratch_buffer: (StorageId, u64),
+    /// What nodes keep that a function records although nothing around it is recorded.
+    chained: Option<Vec<StorageId>>,
+    /// What modules hold under names of their own from one forward to the next.
+    attributes: Vec<StorageId>,
 }
 
 impl Tape {
@@ -129,6 +138,9 @@ impl Tape {
             autocast: None,
             issue: Issue::Python,
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
+            scratch_buffer: (StorageId::NONE, 0),
+            chained: None,
+            attributes: Vec::new(),
         }
     }
 
@@ -421,7 +433,7 @@ impl Tape {
     pub fn finish_node(&mut self, node: Node) -> Source {
         match self.saving {
             Saving::Direct | Saving::Deferred(_) => {
-                for edge in node.edges {
+                for edge in node.edges.into_iter().chain(node.more_edges.iter().copied()) {
                     match edge {
                         Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,
@@ -546,6 +558,8 @@ impl Tape {
         let renumber = |id: &mut StorageId| *id = renumbered.of(*id);
         held.iter_mut().for_each(renumber);
         self.workspaces.as_flattened_mut().iter_mut().for_each(renumber);
+        renumber(&mut self.scratch_buffer.0);
+        self.attributes.iter_mut().for_each(renumber);
         for param in &mut self.params {
             renumber(&mut param.storage);
             param.grad.iter_mut().for_each(renumber);

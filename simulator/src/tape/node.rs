@@ -160,6 +160,10 @@ pub struct Node {
     pub backward: Backward,
     /// Where the gradients of its inputs go.
     pub edges: [Edge; 3],
+    /// Where the gradients of further inputs go, which all are views of the first one's.
+    pub more_edges: Vec<Edge>,
+    /// Gradients of further outputs that have arrived.
+    pub more_grads: Vec<Tensor>,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -182,6 +186,8 @@ impl Node {
             scope,
             backward,
             edges: [Edge::None; 3],
+            more_edges: Vec::new(),
+            more_grads: Vec::new(),
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,
@@ -235,6 +241,8 @@ pub struct Param {
     /// Whether what is looked up in this table is made to require a gradient
     /// (`enable_input_require_grads`).
     pub hooked: bool,
+    /// Whether its gradients are added to a buffer as they come, and are not kept (`main_grad`).
+    pub main_grad: bool,
     /// Its gradient.
     pub grad: Option<StorageId>,
     /// What the optimizer keeps for it.
@@ -265,6 +273,7 @@ impl Param {
             trainable: true,
             adapter: None,
             hooked: false,
+            main_grad: false,
             grad: None,
             states: Vec::new(),
             cast: None,
