@@ -34,6 +34,8 @@ pub mod blocks;
 
 pub mod program;
 
+pub mod schedule;
+
 pub mod timeline;
 
 pub mod tide;

@@ -22,6 +22,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("engine", &["wire", "clock", "tensor", "tape", "primitives"]),
     ("blocks", &["wire", "scenario", "tensor", "tape", "primitives", "engine"]),
     ("program", &["wire", "scenario", "clock", "tensor", "tape", "primitives", "engine", "blocks"]),
+    ("schedule", &[]),
     ("timeline", &["units", "wire", "allocator", "clock", "tape", "program"]),
     ("tide", &["wire", "scenario", "tape", "program"]),
     ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline"]),
