@@ -70,6 +70,9 @@ pub fn register(
         Architecture::Bert(config) => Box::new(BertModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
+        Architecture::Megatron(_) => {
+            unreachable!("Megatron-core's models run in their own program")
+        }
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod document;
 mod families;
 pub mod limits;
+mod megatron;
 mod notes;
 mod parallel;
 mod presets;
@@ -14,8 +15,9 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Bert, Data, Experts, Family, Gpt2, Latent, LlamaLike, Opt, Positions,
-    Projection, Router, SlidingWindow, Task, Vit, adapter_parameters,
+    Activation, Architecture, Bert, Data, ExpertLoad, Experts, Family, Gpt2, Latent, LlamaLike,
+    MegatronGpt, Mixture, Normalization, Opt, Position, Positions, Projection, Router,
+    SlidingWindow, Task, Vit, adapter_parameters,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
@@ -61,6 +63,14 @@ impl ValidScenario {
     /// The model's shape.
     pub const fn architecture(&self) -> &Architecture {
         &self.architecture
+    }
+
+    /// The model, when it is Megatron-core's.
+    pub const fn megatron(&self) -> Option<&MegatronGpt> {
+        match &self.architecture {
+            Architecture::Megatron(model) => Some(model),
+            _ => None,
+        }
     }
 
     /// What the model's family says about it.

@@ -3,7 +3,8 @@
 use crate::wire::ModelKind;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
 use crate::wire::scenario::{
-    AdapterKind, Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
+    AdapterKind, Attention, Checkpointing, Framework, Implementation, Loss, OptimizerName,
+    Precision,
 };
 
 /// A choice that files write as a word.
@@ -33,6 +34,7 @@ impl Word for ModelKind {
         (Self::Bert.word(), Self::Bert),
         (Self::Roberta.word(), Self::Roberta),
         (Self::Vit.word(), Self::Vit),
+        (Self::MegatronGpt.word(), Self::MegatronGpt),
     ];
 }
 
@@ -55,7 +57,8 @@ impl Word for Implementation {
 }
 
 impl Word for Checkpointing {
-    const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("full", Self::Full)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("full", Self::Full), ("selective", Self::Selective)];
 }
 
 impl Word for AdapterKind {
@@ -79,6 +82,11 @@ impl Word for ReduceDtype {
 
 impl Word for Attention {
     const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
+}
+
+impl Word for Framework {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("transformers", Self::Transformers), ("megatron_core", Self::MegatronCore)];
 }
 
 impl Word for Loss {
@@ -114,6 +122,7 @@ mod tests {
         check::<DataParallel>();
         check::<ReduceDtype>();
         check::<Attention>();
+        check::<Framework>();
         check::<Loss>();
     }
 }

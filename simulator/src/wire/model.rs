@@ -19,6 +19,8 @@ pub enum ModelKind {
     Gpt2,
     /// `LlamaForCausalLM`.
     Llama,
+    /// Megatron-core's `GPTModel`.
+    MegatronGpt,
     /// `MistralForCausalLM`.
     Mistral,
     /// `MixtralForCausalLM`.
@@ -41,7 +43,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -55,6 +57,7 @@ impl ModelKind {
         Self::Bert,
         Self::Roberta,
         Self::Vit,
+        Self::MegatronGpt,
     ];
 
     /// The transformers class.
@@ -64,6 +67,7 @@ impl ModelKind {
             Self::Bert => "BertForMaskedLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
+            Self::MegatronGpt => "megatron.core.models.gpt.GPTModel",
             Self::Mistral => "MistralForCausalLM",
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
@@ -83,6 +87,7 @@ impl ModelKind {
             Self::Bert => "bert",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
+            Self::MegatronGpt => "megatron_gpt",
             Self::Mistral => "mistral",
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",

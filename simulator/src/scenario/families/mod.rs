@@ -8,6 +8,7 @@ mod fields;
 mod gpt2;
 mod latent;
 mod llama;
+mod megatron;
 mod opt;
 mod vit;
 
@@ -16,6 +17,7 @@ pub use experts::{Experts, Router};
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
+pub use megatron::{ExpertLoad, MegatronGpt, Mixture, Normalization, Position};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
 pub(crate) use vit::CHANNELS;
@@ -36,6 +38,8 @@ pub enum Architecture {
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
     Llama(LlamaLike),
+    /// Megatron-core's `GPTModel`.
+    Megatron(MegatronGpt),
     /// `OPTForCausalLM`.
     Opt(Opt),
     /// `ViTForImageClassification`.
@@ -52,6 +56,7 @@ impl Architecture {
         match kind {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
+            ModelKind::MegatronGpt => megatron::read(table, faults).map(Self::Megatron),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
@@ -71,6 +76,7 @@ impl Architecture {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Megatron(model) => model,
             Self::Opt(model) => model,
             Self::Vit(model) => model,
         }
@@ -81,6 +87,7 @@ impl Architecture {
             Self::Bert(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model,
+            Self::Megatron(model) => model,
             Self::Opt(model) => model,
             Self::Vit(model) => model,
         }
