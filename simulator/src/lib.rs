@@ -36,6 +36,10 @@ pub mod program;
 
 pub mod schedule;
 
+pub mod megatron;
+
+pub mod process;
+
 pub mod timeline;
 
 pub mod tide;

@@ -6,7 +6,8 @@
 //! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
 //! real process has them.
 
-use crate::program::{Process, Run};
+use crate::process::Process;
+use crate::program::Run;
 use crate::scenario::ValidScenario;
 use crate::tape::{PhaseStart, Recorded, Request};
 use crate::wire::timeline::PhaseKind;
@@ -43,6 +44,10 @@ impl Folded {
 
 /// Summarises the process of a scenario without replaying every layer and micro-batch.
 pub fn folded(scenario: &ValidScenario) -> Folded {
+    if scenario.megatron().is_some() {
+        // Schedules of a pipeline are no repetition of one micro-batch.
+        return whole(scenario);
+    }
     let kinds = scenario.family().layer_kinds();
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);
@@ -69,6 +74,18 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
         let larger = larger.as_ref().map(|(extent, runs)| (*extent, &runs[i].record));
         let grown = larger.map(|larger| grown((short, record), larger, more));
         Reader { record, grown, depth }.run()
+    });
+    Folded { build, first, steady }
+}
+
+/// As [`folded`], of every request.
+fn whole(scenario: &ValidScenario) -> Folded {
+    let [build, first, steady] = runs(scenario).map(|run| {
+        let Recorded { requests, storages, .. } = &run.record;
+        Tide::of(requests.iter().map(|request| {
+            let bytes = storages[request.storage().index()].bytes;
+            if request.is_alloc() { Tide::allocation(bytes) } else { Tide::free(bytes) }
+        }))
     });
     Folded { build, first, steady }
 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::program::{Process, Run};
+use crate::process::Process;
+use crate::program::Run;
 use crate::scenario::{ValidScenario, check};
 
 const MODELS: [&str; 4] = ["llama", "gpt2", "qwen2", "qwen3"];
