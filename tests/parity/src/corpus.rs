@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::Word;
 use simulator::wire::ModelKind;
-use simulator::wire::scenario::{Attention, Checkpointing, Implementation, Loss, Precision};
+use simulator::wire::scenario::{Attention, Implementation, Loss, Precision};
 
 /// How many scenarios there are.
 pub const N_SCENARIOS: u32 = 200;
@@ -42,7 +42,7 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         },
         "precision": dice.word::<Precision>(),
         "optimizer": optimizer,
-        "checkpointing": dice.word::<Checkpointing>(),
+        "checkpointing": dice.of(&["none", "full"]),
         "stack": {
             "attention": dice.word::<Attention>(),
             "loss": dice.word::<Loss>(),
