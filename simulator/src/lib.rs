@@ -36,6 +36,12 @@ pub mod blocks;
 
 pub mod program;
 
+pub mod schedule;
+
+pub mod megatron;
+
+pub mod process;
+
 pub mod timeline;
 
 pub mod tide;

@@ -2,7 +2,8 @@
 
 use crate::allocator::Settings;
 use crate::clock::{Clock, Tf32};
-use crate::program::{Process, Run};
+use crate::process::Process;
+use crate::program::Run;
 use crate::report::{self, End, Footprint, ParameterCounts, TimeContext, Trial};
 use crate::scenario::{Task, ValidScenario};
 use crate::timeline::{Pool, Replayed, Timed, timeline};

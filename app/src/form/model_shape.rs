@@ -111,6 +111,21 @@ const VIT: [&str; 7] = [
 
 const TORCHVISION: [&str; 2] = ["image_size", "num_classes"];
 
+const MEGATRON: [&str; 12] = [
+    "num_layers",
+    "hidden_size",
+    "ffn_hidden_size",
+    "num_attention_heads",
+    "num_query_groups",
+    "vocab_size",
+    "max_sequence_length",
+    "gated_linear_unit",
+    "add_bias_linear",
+    "num_moe_experts",
+    "moe_router_topk",
+    "share_embeddings_and_output_weights",
+];
+
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
@@ -119,6 +134,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::Mixtral => &MIXTRAL,
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
         ModelKind::DeepseekV3 => &DEEPSEEK,
+        ModelKind::MegatronGpt => &MEGATRON,
         ModelKind::Opt => &OPT,
         ModelKind::Falcon => &FALCON,
         ModelKind::GptNeox | ModelKind::Phi => &ENCODER,

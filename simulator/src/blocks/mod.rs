@@ -115,6 +115,9 @@ pub fn register(
         Architecture::Falcon(config) => Box::new(FalconModel::register(tape, config, dtype, style)),
         Architecture::Gpt2(config) => Box::new(Gpt2Model::register(tape, config, dtype, style)),
         Architecture::Llama(config) => Box::new(LlamaModel::register(tape, config, dtype, style)),
+        Architecture::Megatron(_) => {
+            unreachable!("Megatron-core's models run in their own program")
+        }
         Architecture::Opt(config) => Box::new(OptModel::register(tape, config, dtype, style)),
         Architecture::Parallel(config) => {
             Box::new(ParallelModel::register(tape, config, dtype, style))

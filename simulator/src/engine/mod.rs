@@ -8,12 +8,14 @@
 //! `InputBuffer::add` and `can_accumulate_inplace` (`input_buffer.cpp`), `AccumulateGrad`
 //! (`functions/accumulate_grad.h`), PyTorch 2.11.
 
+use core::ops::Range;
 use std::collections::BinaryHeap;
 
 use crate::clock::{HostWork, Issue, Pointwise};
-use crate::primitives::{pointwise, run_backward};
+use crate::primitives::{Gradients, pointwise, run_backward};
 use crate::tape::{
-    Backward, Edge, Edges, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor,
+    Backward, Edge, Edges, FrameId, Megatron, NodeId, ParamId, Part, Prim, SavedSlot, Scope,
+    Source, StorageId, Tape, Tensor,
 };
 use crate::tensor::{Layout, Shape};
 use crate::wire::timeline::Category;
@@ -22,6 +24,21 @@ use crate::wire::timeline::Category;
 pub trait Recompute {
     /// Runs a layer's forward again on its kept input and arguments.
     fn recompute(&self, tape: &mut Tape, layer: u32, input: &Tensor, arguments: &[Tensor]);
+
+    /// Runs a part again on what a reentrant checkpoint kept, recording a graph of its own.
+    fn rerun(&self, tape: &mut Tape, part: Part, kept: &[StorageId]) -> Rerun {
+        let _ = (tape, kept);
+        unreachable!("the model has no reentrant checkpoint over {part:?}")
+    }
+}
+
+/// A part that ran again.
+#[derive(Debug)]
+pub struct Rerun {
+    /// Its result.
+    pub output: Tensor,
+    /// Its inputs as leaves, in the order of the checkpoint's arguments.
+    pub leaves: [Option<Tensor>; 3],
 }
 
 /// Runs the backward pass from a loss.
@@ -42,7 +59,36 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
     tape.run(Prim::NllLoss, pointwise(Pointwise::Unary, loss.dtype, 4));
     let first = tape.share(&ones);
     tape.node_mut(root).grads[0] = Some(first);
+    run(tape, root, model);
+    tape.hook(|hooks, tape| hooks.after_backward(tape));
+    tape.release(ones);
+    tape.issued_by(Issue::Python);
+    tape.set_scope(Scope::default());
+}
 
+/// Runs backward through one of several graphs, whose nodes are these, from its output and the
+/// gradient of it.
+///
+/// # Panics
+///
+/// When the output was not made by a node: a bug of a block.
+pub fn backward_graph(
+    tape: &mut Tape,
+    output: Source,
+    gradient: Tensor,
+    nodes: Range<usize>,
+    model: &dyn Recompute,
+) {
+    let Source::Node { id: root, .. } = output else { panic!("the output was made by a node") };
+    tape.set_grad_enabled(false);
+    tape.expect_gradients(nodes);
+    tape.node_mut(root).grads[0] = Some(gradient);
+    run(tape, root, model);
+    tape.issued_by(Issue::Python);
+    tape.set_scope(Scope::default());
+}
+
+fn run(tape: &mut Tape, root: NodeId, model: &dyn Recompute) {
     let mut ready = BinaryHeap::from([root]);
     while let Some(id) = ready.pop() {
         tape.hook(|hooks, tape| hooks.before_node(tape, id));
@@ -53,18 +99,65 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
             hand_out_parts(tape, id, &parts, &mut ready);
             continue;
         }
-        let gradients = run_backward(tape, id);
+        let more = core::mem::take(&mut tape.node_mut(id).more_edges);
+        let gradients = match tape.node(id).backward {
+            Backward::Megatron(Megatron::Checkpoint(part)) => reenter(tape, id, part, model),
+            _ => run_backward(tape, id),
+        };
+        let [first, ..] = &gradients;
+        let views: Vec<Tensor> = match first {
+            Some(first) => more.iter().map(|_| tape.share(first)).collect(),
+            None => Vec::new(),
+        };
         for (edge, gradient) in edges.into_iter().zip(gradients) {
             if let Some(gradient) = gradient {
                 deliver(tape, edge, gradient, &mut ready);
             }
         }
+        for (edge, view) in more.into_iter().zip(views) {
+            deliver(tape, edge, Tensor { view: true, ..view }, &mut ready);
+        }
         accumulate_parameters(tape, edges);
     }
-    tape.hook(|hooks, tape| hooks.after_backward(tape));
-    tape.release(ones);
+}
+
+/// A reentrant checkpoint: its forward again on detached inputs, backward through that graph at once,
+/// and what reached the inputs.
+///
+/// Source: `CheckpointFunction.backward` in megatron-core 0.19.2 (`tensor_parallel/random.py`).
+fn reenter(tape: &mut Tape, id: NodeId, part: Part, model: &dyn Recompute) -> Gradients {
+    let node = tape.node_mut(id);
+    node.done = true;
+    let gradient = node.grads[0].take().expect("a node runs when its gradient has arrived");
+    let kept: Vec<StorageId> = node.saved[..usize::from(node.n_saved)]
+        .iter()
+        .filter_map(|slot| match slot {
+            SavedSlot::Held(storage) => Some(*storage),
+            _ => None,
+        })
+        .collect();
+    let scope = Scope { backward: true, ..node.scope };
     tape.issued_by(Issue::Python);
-    tape.set_scope(Scope::default());
+    tape.set_scope(scope);
+    tape.set_grad_enabled(true);
+    let first = tape.n_nodes();
+    let Rerun { output, leaves } = model.rerun(tape, part, &kept);
+    let nodes = first..tape.n_nodes();
+    let shared = tape.share(&gradient);
+    backward_graph(tape, output.source, shared, nodes, model);
+    tape.set_scope(scope);
+    let [a, b, c] = leaves.map(|leaf| {
+        let leaf = leaf?;
+        let gradient = tape.take_gradient(&leaf);
+        tape.release(leaf);
+        gradient
+    });
+    tape.release(output);
+    tape.release(gradient);
+    for storage in kept {
+        tape.release_storage(storage);
+    }
+    [a, b, c, None]
 }
 
 /// A node that joined tensors gives each the view of its part of the gradient.
@@ -135,6 +228,15 @@ fn deliver(tape: &mut Tape, edge: Edge, gradient: Tensor, ready: &mut BinaryHeap
         Edge::Node { id, output, view } => {
             let gradient = Tensor { view: gradient.view || view, ..gradient };
             let slot = usize::from(output);
+            if tape.node(id).grads.len() <= slot {
+                let node = tape.node_mut(id);
+                node.more_grads.push(gradient);
+                node.pending -= 1;
+                if node.pending == 0 {
+                    ready.push(id);
+                }
+                return;
+            }
             let sum = match tape.node_mut(id).grads[slot].take() {
                 None => gradient,
                 Some(old) => accumulate(tape, old, gradient),
@@ -146,14 +248,29 @@ fn deliver(tape: &mut Tape, edge: Edge, gradient: Tensor, ready: &mut BinaryHeap
                 return;
             }
             if node.backward == Backward::Leaf {
-                // `AccumulateGrad` takes the gradient over.
+                // `AccumulateGrad` takes the gradient over, or a copy in the leaf's memory order.
                 node.done = true;
+                let kept = node.grads[slot].take().expect("the gradient has just arrived");
+                let kept = in_order(tape, kept);
+                tape.node_mut(id).grads[slot] = Some(kept);
                 tape.host(HostWork::Accumulate);
             } else {
                 ready.push(id);
             }
         }
     }
+}
+
+/// The gradient in row-major order: `clone_obey_contract` (`accumulate_grad.h`) copies what is not.
+fn in_order(tape: &mut Tape, gradient: Tensor) -> Tensor {
+    if gradient.layout == Layout::Contiguous {
+        return gradient;
+    }
+    let copy = tape.empty(gradient.shape, gradient.dtype, Prim::Accumulate);
+    let work = pointwise(Pointwise::Strided, gradient.dtype, 2 * gradient.bytes());
+    tape.run(Prim::Accumulate, work);
+    tape.release(gradient);
+    copy
 }
 
 /// The sum of two gradients that meet.
@@ -194,7 +311,12 @@ fn accumulate_parameters(tape: &mut Tape, edges: Edges) {
             continue;
         }
         let Some(gradient) = param.arriving.take() else { continue };
-        if param.grad_slot().is_some() {
+        if param.main_grad {
+            // The hook of `DistributedDataParallel`: `main_grad.add_(grad)`, then `grad = None`.
+            let bytes = 2 * 4 * gradient.shape.elements() + gradient.bytes();
+            tape.run(Prim::Accumulate, pointwise(Pointwise::Binary, gradient.dtype, bytes));
+            tape.release(gradient);
+        } else if param.grad_slot().is_some() {
             let work = pointwise(Pointwise::Binary, gradient.dtype, 3 * gradient.bytes());
             tape.run(Prim::Accumulate, work);
             tape.release(gradient);

@@ -3,14 +3,15 @@
 //! Such a case is what `measure/case.py` was started with; docs/formats.md lists its fields. The
 //! program builds the class from `model.config` with the class's own defaults, without a cache.
 
+mod megatron;
 mod parallel;
 
 use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
 use crate::wire::scenario::{
-    Adapter, AdapterKind, Attention, Checkpointing, Hardware, Implementation, Loss, Model,
-    Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Attention, Checkpointing, Framework, Hardware, Implementation, Loss,
+    Model, Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -44,6 +45,9 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
         return Err(fault.into());
     };
     let mut table = Table::new("case".to_owned(), fields);
+    if megatron::is_megatron(&mut table) {
+        return megatron::scenario(table, gpu, faults);
+    }
     let name = table.text("id", &mut faults).map(str::to_owned);
     check_unsupported(&mut table, &mut faults);
     let model = model(&mut table, &mut faults);
@@ -96,6 +100,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
             checkpointing: checkpointing?,
             adapter,
             stack: Stack {
+                framework: Framework::Transformers,
                 attention: attention?,
                 alloc_conf: alloc_conf?,
                 tf32: tf32?,

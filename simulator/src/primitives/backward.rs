@@ -32,6 +32,9 @@ pub(super) struct Context {
 /// go; saved tensors go last (`release_variables`).
 pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     let node = tape.node_mut(id);
+    if let Backward::Megatron(rule) = node.backward {
+        return super::megatron::run(tape, id, rule);
+    }
     node.done = true;
     let mut grads = core::mem::take(&mut node.grads);
     let rule = node.backward;
@@ -162,7 +165,9 @@ fn apply(
         Backward::LogSoftmax { to } => softmax(tape, grad, to, Prim::LogSoftmax),
         Backward::NllLoss { input } => nll_loss(tape, input, context),
         Backward::FusedLoss { inputs } => fused_loss(tape, inputs, context, saved),
-        Backward::Split { .. } | Backward::Leaf => unreachable!("handled elsewhere"),
+        Backward::Split { .. } | Backward::Leaf | Backward::Megatron(_) => {
+            unreachable!("handled elsewhere")
+        }
         of_images => apply_to_images(tape, of_images, context, grad, saved),
     }
 }

@@ -109,6 +109,30 @@ pub(super) fn inner_reduction(outputs: u64, inputs: u64, device: Device) -> Redu
     ReduceScratch { staging: ACCUMULATOR_BYTES * outputs * ctas, semaphores: 4 * outputs }
 }
 
+/// Work of reducing all elements of a tensor to one.
+pub fn full_reduction(kind: Reduce, elements: u64, dtype: DType) -> crate::clock::Work {
+    reduction(kind, &Shape::new([1, elements]), dtype, elements * dtype.bytes())
+}
+
+/// Scratch of reducing `elements` adjacent values of four bytes to one, four of them read at once.
+///
+/// # Source
+///
+/// As [`outer_reduction`], where the reduced dimension is the fastest-moving: a block is 512 threads
+/// of it.
+pub(super) fn whole_reduction(elements: u64, device: Device) -> ReduceScratch {
+    let values = elements.div_ceil(MAX_THREADS);
+    if values < 256 {
+        return ReduceScratch::default();
+    }
+    let target = device.sm_count * (device.threads_per_sm / MAX_THREADS);
+    let ctas = target.min(values.div_ceil(16)).max(values.div_ceil(256));
+    if ctas <= 1 {
+        return ReduceScratch::default();
+    }
+    ReduceScratch { staging: ACCUMULATOR_BYTES * ctas, semaphores: 4 }
+}
+
 impl Tape {
     /// A norm or mean of `outputs` stretches of adjacent `inputs`.
     pub fn reduce_rows(
@@ -140,6 +164,11 @@ impl Tape {
         let bytes = outputs * (inputs + 1) * dtype.bytes();
         self.run(prim, reduction(Reduce::First, &seen, dtype, bytes));
         out
+    }
+
+    /// Takes and gives back the scratch of a norm over a whole tensor in fp32.
+    pub fn full_reduction_scratch(&mut self, elements: u64) {
+        self.reduction_scratch(whole_reduction(elements, self.device));
     }
 
     /// `sum` over the leading dimensions into a smaller shape.

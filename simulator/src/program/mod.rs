@@ -260,7 +260,8 @@ const fn autocast_dtype(precision: Precision) -> Option<DType> {
     }
 }
 
-fn device(scenario: &ValidScenario) -> Device {
+/// The machine of a scenario.
+pub(crate) fn device(scenario: &ValidScenario) -> Device {
     let gpu = scenario.gpu();
     let capability = gpu
         .compute_capability

@@ -4,6 +4,7 @@ pub(crate) mod config;
 mod document;
 mod families;
 pub mod limits;
+mod megatron;
 mod notes;
 mod parallel;
 mod presets;
@@ -14,9 +15,10 @@ mod words;
 mod write;
 
 pub use families::{
-    Act, Activation, Architecture, Bert, Conv, Data, Excite, Experts, Falcon, Family, Gemma, Gpt2,
-    Join, Latent, LlamaLike, Op, Opt, Parallel, Phi3, Positions, Projection, Residual, Router,
-    SlidingWindow, Slot, T5, Task, Vision, Vit, Window, adapter_parameters, slots,
+    Act, Activation, Architecture, Bert, Conv, Data, Excite, ExpertLoad, Experts, Falcon, Family,
+    Gemma, Gpt2, Join, Latent, LlamaLike, MegatronGpt, Mixture, Normalization, Op, Opt, Parallel,
+    Phi3, Position, Positions, Projection, Residual, Router, SlidingWindow, Slot, T5, Task, Vision,
+    Vit, Window, adapter_parameters, slots,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
@@ -62,6 +64,14 @@ impl ValidScenario {
     /// The model's shape.
     pub const fn architecture(&self) -> &Architecture {
         &self.architecture
+    }
+
+    /// The model, when it is Megatron-core's.
+    pub const fn megatron(&self) -> Option<&MegatronGpt> {
+        match &self.architecture {
+            Architecture::Megatron(model) => Some(model),
+            _ => None,
+        }
     }
 
     /// What the model's family says about it.

@@ -73,15 +73,14 @@ pub(super) fn check_parallel(
     faults: &mut Faults,
 ) {
     check_ranges(&scenario.parallel, faults);
-    check_unsupported(scenario, faults);
+    let megatron = matches!(architecture, Some(Architecture::Megatron(_)));
+    check_unsupported(scenario, megatron, faults);
     check_count(scenario, faults);
     let parallel = &scenario.parallel;
-    if 1 < parallel.tensor
-        && let Some(architecture) = architecture
-    {
-        check_tensor(parallel.tensor, architecture, faults);
-    }
-    if 1 < parallel.tensor {
+    if 1 < parallel.tensor && !megatron {
+        if let Some(architecture) = architecture {
+            check_tensor(parallel.tensor, architecture, faults);
+        }
         check_mixed(scenario, faults);
     }
 }
@@ -125,7 +124,7 @@ fn check_ranges(parallel: &Parallel, faults: &mut Faults) {
 }
 
 /// What a scenario can say and no program does yet.
-fn check_unsupported(scenario: &Scenario, faults: &mut Faults) {
+fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
     let parallel = &scenario.parallel;
     let mut unsupported = |path: &str, reason: &str, off: serde_json::Value| {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
@@ -142,9 +141,13 @@ fn check_unsupported(scenario: &Scenario, faults: &mut Faults) {
         ("parallel.context", parallel.context, "context parallelism is not simulated yet"),
     ];
     for (path, degree, reason) in degrees {
-        if 1 < degree {
+        // Megatron-core's stack has its own rules for all but context parallelism.
+        if 1 < degree && !(megatron && path != "parallel.context") {
             unsupported(path, reason, 1.into());
         }
+    }
+    if megatron {
+        return;
     }
     if parallel.sequence {
         unsupported("parallel.sequence", "sequence parallelism is not simulated yet", false.into());
@@ -271,7 +274,7 @@ fn check_tensor(tensor: u64, architecture: &Architecture, faults: &mut Faults) {
 }
 
 /// The largest number that divides both.
-const fn common(a: u64, b: u64) -> u64 {
+pub(super) const fn common(a: u64, b: u64) -> u64 {
     let (mut a, mut b) = (a, b);
     while b != 0 {
         (a, b) = (b, a % b);

@@ -289,6 +289,7 @@ fn adapter_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Adapter> {
 
 fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let defaults = Stack::default();
+    let framework = table.word_or("framework", Word::WORDS, defaults.framework, faults);
     let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
@@ -296,6 +297,7 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
     Stack {
+        framework: framework.unwrap_or(defaults.framework),
         attention: attention.unwrap_or(defaults.attention),
         loss: loss.unwrap_or(defaults.loss),
         tf32: tf32.unwrap_or(defaults.tf32),

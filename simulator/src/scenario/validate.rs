@@ -9,6 +9,7 @@ use super::config;
 use super::document::{choice_fault, missing, range_fault};
 use super::families::{Architecture, Data, Family, Positions, adapter_parameters};
 use super::limits;
+use super::megatron::check_framework;
 use super::parallel::check_parallel;
 use super::words::Word;
 use super::{ValidScenario, notes, portable};
@@ -39,6 +40,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     check_optimizer(scenario, &mut faults);
     check_alloc_conf(scenario, &mut faults);
     check_parallel(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
+    check_framework(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
     if let Some(gpu) = gpu {
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
@@ -320,13 +322,14 @@ fn check_size(
 ) {
     let Workload { micro_batch, seq_len, grad_accum, .. } = scenario.workload;
     let longest = seq_len.max(scenario.workload.label_len());
-    let passes = family.layers().saturating_mul(grad_accum);
+    // A rank has the layers of its stage.
+    let layers = (family.layers() / scenario.parallel.pipeline.max(1)).max(1);
+    let passes = layers.saturating_mul(grad_accum);
     if limits::LAYER_PASSES_MAX < passes {
         let path = "workload.grad_accum";
-        let most = (limits::LAYER_PASSES_MAX / family.layers()).max(1);
+        let most = (limits::LAYER_PASSES_MAX / layers).max(1);
         let message = format!(
-            "{} layers × {grad_accum} micro-batches are more events than one answer may take",
-            family.layers()
+            "{layers} layers × {grad_accum} micro-batches are more events than one answer may take"
         );
         let fault = Fault::new(path, Rule::Range, message);
         let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);

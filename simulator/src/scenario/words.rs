@@ -3,7 +3,8 @@
 use crate::wire::ModelKind;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
 use crate::wire::scenario::{
-    AdapterKind, Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision,
+    AdapterKind, Attention, Checkpointing, Framework, Implementation, Loss, OptimizerName,
+    Precision,
 };
 
 /// A choice that files write as a word.
@@ -41,6 +42,7 @@ impl Word for ModelKind {
         (Self::T5.word(), Self::T5),
         (Self::Vit.word(), Self::Vit),
         (Self::Torchvision.word(), Self::Torchvision),
+        (Self::MegatronGpt.word(), Self::MegatronGpt),
     ];
 }
 
@@ -71,7 +73,8 @@ impl Word for Implementation {
 }
 
 impl Word for Checkpointing {
-    const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("full", Self::Full)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("none", Self::None), ("full", Self::Full), ("selective", Self::Selective)];
 }
 
 impl Word for AdapterKind {
@@ -95,6 +98,11 @@ impl Word for ReduceDtype {
 
 impl Word for Attention {
     const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
+}
+
+impl Word for Framework {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("transformers", Self::Transformers), ("megatron_core", Self::MegatronCore)];
 }
 
 impl Word for Loss {
@@ -130,6 +138,7 @@ mod tests {
         check::<DataParallel>();
         check::<ReduceDtype>();
         check::<Attention>();
+        check::<Framework>();
         check::<Loss>();
     }
 }

@@ -115,6 +115,12 @@ prims! {
     FusedLoss => "fused_linear_cross_entropy",
     /// `aten::scaled_dot_product_attention`.
     Sdpa => "sdpa",
+    /// A compiled bias, dropout and residual addition.
+    BiasDropoutAdd => "bias_dropout_add",
+    /// `aten::_fused_rms_norm`.
+    RmsNorm => "rms_norm",
+    /// A collective over ranks.
+    Collective => "collective",
     /// Attention mask preparation.
     Mask => "mask",
     /// Repetition of key and value heads.
@@ -197,6 +203,8 @@ blocks! {
     Clip => "clip_grad_norm",
     /// Optimizer.
     Optimizer => "optimizer",
+    /// Contiguous buffers of weights and gradients.
+    Buffers => "buffers",
     /// Input data.
     Data => "data",
     /// Libraries.

@@ -9,9 +9,11 @@
 //! would drop its last name for it. Nothing is released implicitly, so that the order of frees
 //! is the order written down.
 
+mod graphs;
 mod hooks;
 mod label;
 mod node;
+mod parallel;
 mod parameters;
 mod record;
 mod rule;
@@ -22,6 +24,7 @@ pub use node::{
     Adapter, Edge, Edges, Frame, FrameId, MAX_INPUTS, MAX_SAVED, Node, NodeId, Param, ParamId,
     SavedSlot, Source,
 };
+pub use parallel::{BiasDropoutAdd, Megatron, ParallelProduct, Part};
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 pub use rule::{Attention, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
@@ -121,6 +124,12 @@ pub struct Tape {
     hooks: Option<Box<dyn Hooks>>,
     watches_layers: bool,
     sharding: Option<Sharding>,
+    /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
+    scratch_buffer: (StorageId, u64),
+    /// What nodes keep that a function records although nothing around it is recorded.
+    chained: Option<Vec<StorageId>>,
+    /// What modules hold under names of their own from one forward to the next.
+    attributes: Vec<StorageId>,
 }
 
 impl Tape {
@@ -142,6 +151,9 @@ impl Tape {
             hooks: None,
             watches_layers: false,
             sharding: None,
+            scratch_buffer: (StorageId::NONE, 0),
+            chained: None,
+            attributes: Vec::new(),
         }
     }
 
@@ -397,7 +409,8 @@ impl Tape {
         match self.saving {
             Saving::Direct | Saving::Deferred(_) => {
                 let parts = node.parts.iter().map(|&(edge, _)| edge);
-                for edge in node.edges.into_iter().chain(parts) {
+                let more = node.more_edges.iter().copied();
+                for edge in node.edges.into_iter().chain(parts).chain(more) {
                     match edge {
                         Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,
@@ -532,6 +545,8 @@ impl Tape {
         if let Some(hooks) = &mut self.hooks {
             hooks.storages().into_iter().for_each(renumber);
         }
+        renumber(&mut self.scratch_buffer.0);
+        self.attributes.iter_mut().for_each(renumber);
         for param in &mut self.params {
             renumber(&mut param.storage);
             if let Some(shard) = &mut param.shard {

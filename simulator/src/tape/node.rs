@@ -169,6 +169,10 @@ pub struct Node {
     pub edges: Edges,
     /// Where parts of its gradient go, and their shapes, when it joined any number of tensors.
     pub parts: Vec<(Edge, Shape)>,
+    /// Where the gradients of further inputs go, which all are views of the first one's.
+    pub more_edges: Vec<Edge>,
+    /// Gradients of further outputs that have arrived.
+    pub more_grads: Vec<Tensor>,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -192,6 +196,8 @@ impl Node {
             backward,
             edges: [Edge::None; MAX_INPUTS],
             parts: Vec::new(),
+            more_edges: Vec::new(),
+            more_grads: Vec::new(),
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,
@@ -254,6 +260,8 @@ pub struct Param {
     /// Whether what is looked up in this table is made to require a gradient
     /// (`enable_input_require_grads`).
     pub hooked: bool,
+    /// Whether its gradients are added to a buffer as they come, and are not kept (`main_grad`).
+    pub main_grad: bool,
     /// Its gradient, or that of the rank's part.
     pub grad: Option<StorageId>,
     /// Gradient of the whole parameter, where ranks hold parts of it, until it is reduced.
@@ -290,6 +298,7 @@ impl Param {
             trainable: true,
             adapter: None,
             hooked: false,
+            main_grad: false,
             grad: None,
             whole_grad: None,
             states: Vec::new(),

@@ -3,6 +3,8 @@
 use crate::clock::AttentionKernel;
 use crate::tensor::{DType, Layout, Shape};
 
+use super::parallel::Megatron;
+
 /// The rule of a node's backward, with the numbers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Backward {
@@ -235,6 +237,8 @@ pub enum Backward {
     },
     /// A leaf that is no parameter: its gradient stays until the graph goes.
     Leaf,
+    /// A function of Megatron-core.
+    Megatron(Megatron),
     /// Fused linear cross-entropy: gradients were made in the forward pass and kept.
     FusedLoss {
         /// Shapes of input and weight.

@@ -7,7 +7,8 @@
 //! layer changes; what belongs to the interior layer or the middle micro-batch counts as often as the
 //! real process has them.
 
-use crate::program::{Process, Run};
+use crate::process::Process;
+use crate::program::Run;
 use crate::scenario::ValidScenario;
 use crate::tape::{PhaseStart, Recorded, Request};
 use crate::wire::parallel::DataParallel;
@@ -45,6 +46,10 @@ impl Folded {
 
 /// Summarises the process of a scenario without replaying every layer and micro-batch.
 pub fn folded(scenario: &ValidScenario) -> Folded {
+    if scenario.megatron().is_some() {
+        // Schedules of a pipeline are no repetition of one micro-batch.
+        return whole(scenario);
+    }
     let kinds = scenario.family().layer_kinds();
     let accumulation = scenario.document().workload.grad_accum;
     let micro_batches = accumulation.min(MICRO_BATCHES as u64);

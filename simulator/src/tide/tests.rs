@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::catalog::Catalog;
-use crate::program::{Process, Run};
+use crate::process::Process;
+use crate::program::Run;
 use crate::scenario::{ValidScenario, Word, check};
 use crate::wire::scenario::OptimizerName;
 

@@ -127,15 +127,20 @@ impl Pool {
         self.allocator.allocated() + self.beside_bytes
     }
 
-    /// Replays a steady run once more after itself: its storages alive at the end are, in order, those
-    /// alive at its beginning.
+    /// Replays a steady run once more after itself: a storage that was there at its beginning and is
+    /// gone at its end has been replaced, in order, by one that was made and stays.
     ///
     /// # Panics
     ///
     /// When the run does not leave as many storages as it found.
     pub fn replay_again(&mut self, run: &Run) -> Replayed {
-        self.held.retain(Option::is_some);
-        assert_eq!(self.held.len(), run.record.n_before, "a steady step leaves what it found");
+        let made = self.held.split_off(run.record.n_before);
+        let mut made = made.into_iter().flatten();
+        for held in self.held.iter_mut().filter(|held| held.is_none()) {
+            *held = made.next();
+        }
+        let whole = self.held.iter().all(Option::is_some) && made.next().is_none();
+        assert!(whole, "a steady step leaves what it found");
         self.held.resize(run.record.storages.len(), None);
         self.play(&run.record)
     }

@@ -28,6 +28,8 @@ pub enum ModelKind {
     GptNeox,
     /// `LlamaForCausalLM`.
     Llama,
+    /// Megatron-core's `GPTModel`.
+    MegatronGpt,
     /// `MistralForCausalLM`.
     Mistral,
     /// `MixtralForCausalLM`.
@@ -58,7 +60,7 @@ pub enum ModelKind {
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -80,6 +82,7 @@ impl ModelKind {
         Self::T5,
         Self::Vit,
         Self::Torchvision,
+        Self::MegatronGpt,
     ];
 
     /// The transformers class; of torchvision's models, the module of the functions that build them.
@@ -91,6 +94,7 @@ impl ModelKind {
             Self::Gemma3Text => "Gemma3ForCausalLM",
             Self::Gpt2 => "GPT2LMHeadModel",
             Self::Llama => "LlamaForCausalLM",
+            Self::MegatronGpt => "megatron.core.models.gpt.GPTModel",
             Self::Mistral => "MistralForCausalLM",
             Self::Mixtral => "MixtralForCausalLM",
             Self::Qwen2 => "Qwen2ForCausalLM",
@@ -118,6 +122,7 @@ impl ModelKind {
             Self::Gemma3Text => "gemma3_text",
             Self::Gpt2 => "gpt2",
             Self::Llama => "llama",
+            Self::MegatronGpt => "megatron_gpt",
             Self::Mistral => "mistral",
             Self::Mixtral => "mixtral",
             Self::Qwen2 => "qwen2",

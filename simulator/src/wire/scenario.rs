@@ -224,6 +224,8 @@ pub enum Checkpointing {
     None,
     /// Every layer, non-reentrant (`gradient_checkpointing_enable`).
     Full,
+    /// The core of attention alone, reentrant (Megatron-core's `recompute_granularity`).
+    Selective,
 }
 
 /// Small trainable parts beside a frozen model.
@@ -256,6 +258,9 @@ pub enum AdapterKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Stack {
+    /// Whose model and training loop run.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub framework: Framework,
     /// How attention is written.
     #[serde(default)]
     pub attention: Attention,
@@ -272,6 +277,18 @@ pub struct Stack {
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alloc_conf: String,
+}
+
+/// Whose model and training loop run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Framework {
+    /// A transformers class in a plain PyTorch loop.
+    #[default]
+    Transformers,
+    /// Megatron-core's `GPTModel`, its pipeline schedules, buffers and optimizer.
+    MegatronCore,
 }
 
 /// Attention implementations of transformers.

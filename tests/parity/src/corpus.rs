@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::Word;
 use simulator::wire::ModelKind;
-use simulator::wire::scenario::{Attention, Checkpointing, Loss, OptimizerName, Precision};
+use simulator::wire::scenario::{Attention, Loss, OptimizerName, Precision};
 
 /// How many scenarios there are.
 pub const N_SCENARIOS: u32 = 200;
@@ -56,7 +56,7 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         },
         "precision": precision,
         "optimizer": optimizer,
-        "checkpointing": if checkpoints { checkpointing } else { "none" },
+        "checkpointing": if checkpoints { dice.of(&["none", "full"]) } else { "none" },
         "stack": {
             "attention": dice.word::<Attention>(),
             "loss": dice.word::<Loss>(),

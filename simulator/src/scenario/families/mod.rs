@@ -35,6 +35,7 @@ mod gemma;
 mod gpt2;
 mod latent;
 mod llama;
+mod megatron;
 mod opt;
 mod parallel;
 mod phi3;
@@ -49,6 +50,7 @@ pub use gemma::Gemma;
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
+pub use megatron::{ExpertLoad, MegatronGpt, Mixture, Normalization, Position};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
 pub use parallel::Parallel;
@@ -75,6 +77,8 @@ pub enum Architecture {
     Gpt2(Gpt2),
     /// `LlamaForCausalLM` and the classes written like it.
     Llama(Box<LlamaLike>),
+    /// Megatron-core's `GPTModel`.
+    Megatron(MegatronGpt),
     /// `OPTForCausalLM`.
     Opt(Opt),
     /// `PhiForCausalLM`, `GPTNeoXForCausalLM`.
@@ -98,6 +102,7 @@ impl Architecture {
             ModelKind::Bert | ModelKind::Roberta => bert::read(kind, table, faults).map(Self::Bert),
             ModelKind::Falcon => falcon::read(table, faults).map(Self::Falcon),
             ModelKind::Gpt2 => gpt2::read(table, faults).map(Self::Gpt2),
+            ModelKind::MegatronGpt => megatron::read(table, faults).map(Self::Megatron),
             ModelKind::Opt => opt::read(table, faults).map(Self::Opt),
             ModelKind::GptNeox | ModelKind::Phi => {
                 parallel::read(kind, table, faults).map(Self::Parallel)
@@ -128,6 +133,7 @@ impl Architecture {
             Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model.as_ref(),
+            Self::Megatron(model) => model,
             Self::Opt(model) => model,
             Self::Parallel(model) => model,
             Self::T5(model) => model,
@@ -142,6 +148,7 @@ impl Architecture {
             Self::Falcon(model) => model,
             Self::Gpt2(model) => model,
             Self::Llama(model) => model.as_mut(),
+            Self::Megatron(model) => model,
             Self::Opt(model) => model,
             Self::Parallel(model) => model,
             Self::T5(model) => model,

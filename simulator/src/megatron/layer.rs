@@ -1,0 +1,189 @@
+//! `TransformerLayer`: norms, attention, MLP, residual additions.
+//!
+//! Source: megatron-core 0.19.2, `transformer/transformer_layer.py`, `transformer/mlp.py`,
+//! `fusions/fused_bias_dropout.py`.
+
+use crate::scenario::MegatronGpt;
+use crate::tape::{Block, ParamId, Tape, Tensor};
+use crate::tensor::Shape;
+
+use super::attention::Attention;
+use super::chunk::Context;
+use super::moe::Moe;
+use super::rank::Rank;
+
+/// A norm's parameters.
+#[derive(Debug)]
+pub(super) struct Norm {
+    pub(super) weight: ParamId,
+    pub(super) bias: Option<ParamId>,
+}
+
+/// A product's parameters on this rank.
+#[derive(Debug)]
+pub(super) struct Linear {
+    pub(super) weight: ParamId,
+    pub(super) bias: Option<ParamId>,
+}
+
+/// A layer's second half.
+#[derive(Debug)]
+enum FeedForward {
+    Mlp(Mlp),
+    Moe(Moe),
+}
+
+/// A layer's parameters.
+#[derive(Debug)]
+pub(super) struct Layer {
+    input_norm: Norm,
+    pub(super) attention: Attention,
+    mlp_norm: Norm,
+    feed_forward: FeedForward,
+}
+
+impl Layer {
+    pub(super) fn register(tape: &mut Tape, config: &MegatronGpt, rank: &Rank, layer: u64) -> Self {
+        let at = |module: &str| format!("decoder.layers.{layer}.{module}");
+        let input_norm = Norm::register(tape, config, &at("input_layernorm"));
+        let attention = Attention::register(tape, config, rank, &at("self_attention"));
+        let mlp_norm = Norm::register(tape, config, &at("pre_mlp_layernorm"));
+        let feed_forward = match &config.mixture {
+            Some(mixture) => {
+                FeedForward::Moe(Moe::register(tape, config, rank, mixture, &at("mlp")))
+            }
+            None => FeedForward::Mlp(Mlp::register(tape, config, rank.tensor, &at("mlp"))),
+        };
+        Self { input_norm, attention, mlp_norm, feed_forward }
+    }
+
+    pub(super) fn forward(
+        &self,
+        tape: &mut Tape,
+        context: &Context<'_>,
+        number: u32,
+        hidden: &Tensor,
+    ) -> Tensor {
+        tape.enter_layer(Some(number));
+        tape.enter(Block::InputNorm, "input_layernorm");
+        let normed = self.input_norm.forward(tape, hidden);
+        let attended = self.attention.forward(tape, context, &normed, number);
+        tape.enter(Block::Residual, "self_attn_bda");
+        let bias = self.attention.output_bias();
+        let hidden = bias_dropout_add(tape, context.config, &attended, bias, hidden);
+        tape.release(attended);
+        tape.release(normed);
+
+        tape.enter(Block::PostNorm, "pre_mlp_layernorm");
+        let normed = self.mlp_norm.forward(tape, &hidden);
+        let (fed, bias) = match &self.feed_forward {
+            FeedForward::Mlp(mlp) => (mlp.forward(tape, context, &normed), mlp.second.bias),
+            FeedForward::Moe(moe) => (moe.forward(tape, context, &normed), None),
+        };
+        tape.enter(Block::Residual, "mlp_bda");
+        let output = bias_dropout_add(tape, context.config, &fed, bias, &hidden);
+        for tensor in [normed, fed, hidden] {
+            tape.release(tensor);
+        }
+        tape.enter_layer(None);
+        output
+    }
+}
+
+/// `get_bias_dropout_add(training=True, fused)`.
+fn bias_dropout_add(
+    tape: &mut Tape,
+    config: &MegatronGpt,
+    x: &Tensor,
+    bias: Option<ParamId>,
+    residual: &Tensor,
+) -> Tensor {
+    if config.fused_dropout {
+        return tape.bias_dropout_add(x, bias, residual, config.hidden_dropout);
+    }
+    let biased = add_bias(tape, x, bias);
+    let dropped = tape.dropout(&biased, config.hidden_dropout);
+    let out = tape.add(residual, &dropped);
+    tape.release(dropped);
+    tape.release(biased);
+    out
+}
+
+fn add_bias(tape: &mut Tape, x: &Tensor, bias: Option<ParamId>) -> Tensor {
+    let Some(bias) = bias else { return tape.share(x) };
+    let bias = tape.weight(bias);
+    let sum = tape.add(x, &bias);
+    tape.release(bias);
+    sum
+}
+
+/// `MLP`: two products around an activation.
+#[derive(Debug)]
+pub(super) struct Mlp {
+    pub(super) first: Linear,
+    pub(super) second: Linear,
+}
+
+impl Mlp {
+    pub(super) fn register(tape: &mut Tape, config: &MegatronGpt, tensor: u64, path: &str) -> Self {
+        let (hidden, ffn) = (config.hidden, config.ffn / tensor);
+        let wide = config.first_width() / tensor;
+        let first =
+            Linear::register(tape, &format!("{path}.linear_fc1"), [wide, hidden], config.bias);
+        let second =
+            Linear::register(tape, &format!("{path}.linear_fc2"), [hidden, ffn], config.bias);
+        Self { first, second }
+    }
+
+    fn forward(&self, tape: &mut Tape, context: &Context<'_>, x: &Tensor) -> Tensor {
+        tape.enter(Block::Mlp, "linear_fc1");
+        let mut intermediate =
+            tape.parallel_linear(x, self.first.weight, None, context.rank.gathered());
+        tape.enter(Block::Mlp, "activation_func");
+        let activated = activate(tape, context.config, &intermediate, self.first.bias);
+        tape.release(core::mem::replace(&mut intermediate, activated));
+        tape.enter(Block::Mlp, "linear_fc2");
+        let output = row_parallel(tape, context.rank, &intermediate, self.second.weight);
+        tape.release(intermediate);
+        output
+    }
+}
+
+/// The activation, fused with its bias or not.
+fn activate(tape: &mut Tape, config: &MegatronGpt, x: &Tensor, bias: Option<ParamId>) -> Tensor {
+    match (config.fused_activation, config.gated, bias) {
+        (true, true, _) => tape.swiglu(x, bias),
+        (true, false, Some(bias)) => tape.bias_gelu(x, bias),
+        (_, gated, _) => {
+            let biased = add_bias(tape, x, bias);
+            let out = if gated { glu(tape, &biased) } else { tape.gelu(&biased) };
+            tape.release(biased);
+            out
+        }
+    }
+}
+
+/// `silu(x_glu) * (x_linear + glu_linear_offset)` of both halves.
+pub(super) fn glu(tape: &mut Tape, x: &Tensor) -> Tensor {
+    let [gate, linear] = tape.split(x, [x.shape.last() / 2; 2]);
+    let activated = tape.silu(&gate);
+    let shifted = tape.add_scalar(&linear);
+    let out = tape.mul(&activated, &shifted);
+    for tensor in [shifted, activated, linear, gate] {
+        tape.release(tensor);
+    }
+    out
+}
+
+/// `RowParallelLinear.forward` without its bias: the product, then its sum over the ranks, of which a
+/// rank keeps its part of the sequence or the whole.
+pub(super) fn row_parallel(tape: &mut Tape, rank: &Rank, x: &Tensor, weight: ParamId) -> Tensor {
+    let output = tape.parallel_linear(x, weight, None, None);
+    if !rank.sequence {
+        return output;
+    }
+    let &[tokens, batch, width] = output.shape.sizes() else { return output };
+    let part = tape.exchange(&output, Shape::new([tokens / rank.tensor, batch, width]));
+    tape.release(output);
+    part
+}

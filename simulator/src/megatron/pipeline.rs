@@ -1,0 +1,175 @@
+//! The schedules: which forward and backward runs when, and what waits in between.
+//!
+//! Source: megatron-core 0.19.2, `pipeline_parallel/schedules.py`. Names are held as its functions
+//! hold them, so that what waits is found by replay.
+
+use std::collections::VecDeque;
+
+use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
+use crate::wire::timeline::PhaseKind;
+
+use super::data::Data;
+use super::run::Waiting;
+use super::{Job, token_count};
+
+/// A received input, with the gradient that backward left in its `grad`.
+pub(super) type Input = (Tensor, Option<Tensor>);
+
+/// An emptied output. Its graph's leaf still holds the input.
+pub(super) type Output = (Tensor, Option<Input>);
+
+/// What a schedule's function holds under its names.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pub(super) input: Option<Input>,
+    pub(super) output: Option<Output>,
+    pub(super) output_gradient: Option<Tensor>,
+    pub(super) input_gradient: Option<Tensor>,
+}
+
+impl Names {
+    /// They go with the function, in the order of its names.
+    pub(super) fn end(self, tape: &mut Tape) {
+        release_input(tape, self.input);
+        release_output(tape, self.output);
+        for tensor in [self.output_gradient, self.input_gradient] {
+            release(tape, tensor);
+        }
+    }
+}
+
+/// A tensor lets go of its gradient before its own bytes.
+pub(super) fn release_input(tape: &mut Tape, input: Option<Input>) {
+    let Some((tensor, gradient)) = input else { return };
+    release(tape, gradient);
+    tape.release(tensor);
+}
+
+/// A tensor lets go of its graph before its own bytes.
+pub(super) fn release_output(tape: &mut Tape, output: Option<Output>) {
+    let Some((tensor, input)) = output else { return };
+    release_input(tape, input);
+    tape.release(tensor);
+}
+
+/// Another reference to an input and its gradient.
+pub(super) fn share_input(tape: &mut Tape, (tensor, gradient): &Input) -> Input {
+    (tape.share(tensor), gradient.as_ref().map(|gradient| tape.share(gradient)))
+}
+
+/// Lets a name's tensor go.
+pub(super) fn release(tape: &mut Tape, tensor: Option<Tensor>) {
+    if let Some(tensor) = tensor {
+        tape.release(tensor);
+    }
+}
+
+impl Job {
+    /// `forward_backward_func(…)` with `finalize_model_grads`.
+    pub(super) fn forward_backward(&mut self) {
+        self.tape.phase(PhaseKind::Forward, 0);
+        self.data = (0..self.model.chunks.len()).map(|_| Data::default()).collect();
+        let rank = &self.model.rank;
+        match (rank.pipeline, rank.chunks) {
+            (1, _) => self.without_pipeline(),
+            (_, 1) => self.one_forward_one_backward(),
+            _ => self.interleaved(),
+        }
+    }
+
+    /// `forward_backward_no_pipelining`.
+    fn without_pipeline(&mut self) {
+        let tokens = token_count(&mut self.tape);
+        for micro_batch in 0..self.model.rank.micro_batches {
+            let mut waiting = self.forward_step(0, micro_batch, None);
+            self.backward_step(&waiting, None);
+            release(&mut self.tape, waiting.output.take());
+        }
+        self.finalize_gradients();
+        self.tape.release_storage(tokens);
+    }
+
+    /// `forward_backward_pipelining_without_interleaving`.
+    fn one_forward_one_backward(&mut self) {
+        let rank = &self.model.rank;
+        let (first, last) = (rank.stage == 0, rank.stage + 1 == rank.pipeline);
+        let total = rank.micro_batches;
+        let warmup = (rank.pipeline - rank.stage - 1).min(total);
+        let tokens = token_count(&mut self.tape);
+        let mut waiting = VecDeque::new();
+        let mut names = Names::default();
+        let receive = |job: &mut Self| (!first).then(|| job.receive("recv_forward"));
+        for micro_batch in 0..warmup {
+            let input = receive(self);
+            let mut forward = self.forward_step(0, micro_batch, input);
+            self.deallocate(&mut forward);
+            waiting.push_back(forward);
+        }
+        let mut next = if warmup < total { receive(self) } else { None };
+        for micro_batch in warmup..total {
+            let mut forward = self.forward_step(0, micro_batch, next.take());
+            release_output(&mut self.tape, names.output.take());
+            if !last {
+                self.receive_gradient(&mut names);
+            }
+            self.deallocate(&mut forward);
+            waiting.push_back(forward);
+            let oldest = waiting.pop_front().expect("a forward has just been added");
+            self.backward_of(oldest, &mut names);
+            if micro_batch + 1 < total {
+                next = receive(self);
+            }
+            release_input(&mut self.tape, names.input.take());
+        }
+        while let Some(oldest) = waiting.pop_front() {
+            release_input(&mut self.tape, names.input.take());
+            release_output(&mut self.tape, names.output.take());
+            if !last {
+                self.receive_gradient(&mut names);
+            }
+            self.backward_of(oldest, &mut names);
+        }
+        self.finalize_gradients();
+        self.tape.release_storage(tokens);
+        names.end(&mut self.tape);
+    }
+
+    /// `output_tensor_grad = recv_backward()`: the new one comes before the old one goes.
+    fn receive_gradient(&mut self, names: &mut Names) {
+        let gradient = self.receive("recv_backward");
+        release(&mut self.tape, names.output_gradient.replace(gradient));
+    }
+
+    /// `input_tensor_grad = backward_step(input_tensor, output_tensor, output_tensor_grad)` of the
+    /// oldest forward, whose tensors get the names.
+    fn backward_of(&mut self, mut oldest: Waiting, names: &mut Names) {
+        let gradient = self.backward_step(&oldest, names.output_gradient.as_ref());
+        names.input = oldest.input.map(|input| {
+            let kept = gradient.as_ref().map(|gradient| self.tape.share(gradient));
+            (input, kept)
+        });
+        let of_graph = names.input.as_ref().map(|input| share_input(&mut self.tape, input));
+        names.output = oldest.output.take().map(|output| (output, of_graph));
+        let old = core::mem::replace(&mut names.input_gradient, gradient);
+        release(&mut self.tape, old);
+    }
+
+    /// `finalize_model_grads`: in place, but for the gradients of what sequence-parallel ranks hold
+    /// alike, which are summed in one flat tensor (`_allreduce_non_tensor_model_parallel_grads`).
+    pub(super) fn finalize_gradients(&mut self) {
+        let rank = &self.model.rank;
+        if !rank.sequence {
+            return;
+        }
+        // Only biases of row-parallel products carry the attribute `sequence_parallel`: norms are
+        // PyTorch's own.
+        let shared = ["linear_proj.bias", "linear_fc2.bias"];
+        let params = (0..self.tape.n_params()).map(|index| self.tape.param(ParamId::new(index)));
+        let alike = params.filter(|param| shared.iter().any(|end| param.name.ends_with(end)));
+        let sizes: Vec<u64> = alike.map(|param| param.shape.elements()).collect();
+        if 1 < sizes.len() {
+            self.tape.enter(Block::Optimizer, "finalize_model_grads");
+            self.tape.scratch(4 * sizes.iter().sum::<u64>(), Prim::Collective);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Every choice of the stack in small: no bug panics, and a steady step leaves what it found.
+
+use serde_json::{Value, json};
+
+use crate::catalog::Catalog;
+use crate::scenario::check;
+use crate::simulate::simulate;
+
+/// A small job with changes.
+fn job(model: &Value, parallel: &Value, count: u64, rest: &Value) -> Value {
+    let mut config = json!({
+        "num_layers": 4, "hidden_size": 64, "num_attention_heads": 8, "vocab_size": 512,
+        "max_sequence_length": 32, "bias_dropout_fusion": true, "bias_activation_fusion": true
+    });
+    let mut document = json!({
+        "version": 1,
+        "model": {"kind": "megatron_gpt"},
+        "hardware": {"gpu": "h200-sxm", "count": count},
+        "parallel": parallel,
+        "workload": {"micro_batch": 2, "seq_len": 32, "grad_accum": 4},
+        "optimizer": {"name": "adamw", "clip_grad_norm": true},
+        "stack": {"framework": "megatron_core"}
+    });
+    config.as_object_mut().unwrap().extend(model.as_object().unwrap().clone());
+    document["model"]["config"] = config;
+    document.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    document
+}
+
+fn run(document: &Value) {
+    let valid = match check(document, &Catalog::builtin()) {
+        Ok(valid) => valid,
+        Err(faults) => panic!("{document}: {faults}"),
+    };
+    let simulation = simulate(&valid);
+    assert!(0 < simulation.report.steady.peak_requested_bytes.get(), "{document}");
+}
+
+fn models() -> Vec<Value> {
+    let gated = json!({
+        "gated_linear_unit": true, "activation_func": "silu", "add_bias_linear": false,
+        "normalization": "RMSNorm", "position_embedding_type": "rope", "num_query_groups": 4,
+        "hidden_dropout": 0.0, "attention_dropout": 0.0
+    });
+    let mut plain = gated.clone();
+    plain["bias_activation_fusion"] = json!(false);
+    plain["bias_dropout_fusion"] = json!(false);
+    vec![
+        json!({}),
+        json!({"share_embeddings_and_output_weights": true, "hidden_dropout": 0.0}),
+        json!({"bias_dropout_fusion": false, "bias_activation_fusion": false}),
+        json!({"position_embedding_type": "none", "num_query_groups": 4}),
+        json!({"position_embedding_type": "rope"}),
+        gated,
+        plain,
+    ]
+}
+
+#[test]
+fn layouts_of_dense_models() {
+    let layouts = [
+        (json!({}), 1),
+        (json!({"data": "ddp"}), 2),
+        (json!({"data": "distributed_optimizer"}), 2),
+        (json!({"tensor": 2, "sequence": true}), 2),
+        (json!({"tensor": 2, "data": "distributed_optimizer"}), 6),
+        (json!({"pipeline": 2, "stage": 0}), 2),
+        (json!({"pipeline": 4, "stage": 2, "data": "distributed_optimizer"}), 8),
+        (json!({"pipeline": 4, "stage": 3, "tensor": 2, "sequence": true}), 8),
+        (json!({"pipeline": 2, "stage": 0, "virtual_stages": 2}), 2),
+        (json!({"pipeline": 2, "stage": 1, "virtual_stages": 2, "data": "ddp"}), 4),
+    ];
+    for (i, model) in models().iter().enumerate() {
+        for (j, (layout, count)) in layouts.iter().enumerate() {
+            let checkpointing = ["none", "selective", "full"][(i + j) % 3];
+            run(&job(model, layout, *count, &json!({"checkpointing": checkpointing})));
+        }
+    }
+}
+
+#[test]
+fn layouts_of_mixtures() {
+    let gated = models().swap_remove(5);
+    for (load, experts, expert, replicas, fused) in [
+        ("balanced", 4, 4, 4, true),
+        ("first", 8, 2, 4, true),
+        ("balanced", 8, 1, 2, false),
+        ("first", 3, 1, 1, false),
+    ] {
+        let mut model = gated.clone();
+        model["num_moe_experts"] = json!(experts);
+        model["expert_load"] = json!(load);
+        model["bias_activation_fusion"] = json!(fused);
+        let layout = json!({"expert": expert, "data": "distributed_optimizer"});
+        for checkpointing in ["none", "selective", "full"] {
+            run(&job(&model, &layout, replicas, &json!({"checkpointing": checkpointing})));
+        }
+    }
+}
+
+/// Fewer micro-batches than stages, one, and sequences of one.
+#[test]
+fn small_workloads() {
+    for (stage, micro_batch, seq_len, grad_accum) in
+        [(0, 1, 1, 1), (1, 1, 32, 1), (3, 2, 8, 2), (0, 1, 16, 3)]
+    {
+        let layout = json!({"pipeline": 4, "stage": stage});
+        let workload =
+            json!({"micro_batch": micro_batch, "seq_len": seq_len, "grad_accum": grad_accum});
+        run(&job(&json!({}), &layout, 4, &json!({"workload": workload})));
+    }
+    let layout = json!({"pipeline": 2, "stage": 1, "virtual_stages": 2});
+    let workload = json!({"micro_batch": 1, "seq_len": 32, "grad_accum": 2});
+    run(&job(&json!({}), &layout, 2, &json!({"workload": workload})));
+}
+
+#[test]
+fn what_does_not_go_together_is_a_fault() {
+    let catalog = Catalog::builtin();
+    let path = |document: &Value| match check(document, &catalog) {
+        Ok(_) => None,
+        Err(faults) => Some(faults.0[0].path.clone()),
+    };
+    let rest = json!({});
+    for (model, layout, count, expect) in [
+        (json!({}), json!({"tensor": 3}), 3, "parallel.tensor"),
+        (json!({}), json!({"pipeline": 3}), 3, "parallel.pipeline"),
+        (json!({}), json!({"pipeline": 2, "virtual_stages": 3}), 2, "parallel.virtual_stages"),
+        (json!({}), json!({"virtual_stages": 2}), 1, "parallel.virtual_stages"),
+        (json!({}), json!({"sequence": true}), 1, "parallel.sequence"),
+        (json!({}), json!({"expert": 2, "data": "ddp"}), 2, "parallel.expert"),
+        (json!({}), json!({"data": "fsdp2"}), 2, "parallel.data"),
+        (json!({"num_moe_experts": 4}), json!({}), 1, "model.config.num_moe_experts"),
+    ] {
+        let found = path(&job(&model, &layout, count, &rest));
+        assert_eq!(found.as_deref(), Some(expect));
+    }
+    let mut transformers = job(&json!({}), &json!({}), 1, &rest);
+    transformers["stack"]["framework"] = json!("transformers");
+    assert_eq!(path(&transformers).as_deref(), Some("stack.framework"));
+}

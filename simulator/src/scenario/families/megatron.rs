@@ -1,0 +1,386 @@
+//! `GPTModel` of Megatron-core, from its "local" layer specification.
+
+use super::fields::must_be_off;
+use super::{Family, Positions, must_divide};
+use crate::scenario::Table;
+use crate::scenario::document::choice_fault;
+use crate::scenario::limits;
+use crate::wire::{Fault, Faults, Rule};
+
+/// Its shape: arguments of `TransformerConfig` and `GPTModel` by their own names.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of the class that do not depend on each other"
+)]
+pub struct MegatronGpt {
+    /// `num_layers`.
+    pub layers: u64,
+    /// `hidden_size`.
+    pub hidden: u64,
+    /// `num_attention_heads`.
+    pub heads: u64,
+    /// `num_query_groups`.
+    pub groups: u64,
+    /// `kv_channels`.
+    pub head_dim: u64,
+    /// `ffn_hidden_size`; of each expert `moe_ffn_hidden_size`.
+    pub ffn: u64,
+    /// `vocab_size`, padded.
+    pub vocab: u64,
+    /// `max_sequence_length`: rows of the table of positions, where there is one.
+    pub positions: u64,
+    /// `position_embedding_type`.
+    pub position: Position,
+    /// `normalization`.
+    pub normalization: Normalization,
+    /// `gated_linear_unit` with `activation_func = "silu"`; plain GELU otherwise.
+    pub gated: bool,
+    /// `add_bias_linear`.
+    pub bias: bool,
+    /// `add_qkv_bias`, or `add_bias_linear`.
+    pub qkv_bias: bool,
+    /// `bias_activation_fusion`.
+    pub fused_activation: bool,
+    /// `bias_dropout_fusion`.
+    pub fused_dropout: bool,
+    /// `hidden_dropout`.
+    pub hidden_dropout: f64,
+    /// `attention_dropout`.
+    pub attention_dropout: f64,
+    /// `share_embeddings_and_output_weights`.
+    pub tied: bool,
+    /// Experts, where the layers have them.
+    pub mixture: Option<Mixture>,
+}
+
+/// Where positions enter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// A table that is added to the embedding.
+    Learned,
+    /// Rotations of queries and keys.
+    Rope,
+    /// Nowhere.
+    None,
+}
+
+/// A layer's norms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Normalization {
+    /// `torch.nn.LayerNorm`.
+    LayerNorm,
+    /// `torch.nn.RMSNorm`.
+    RmsNorm,
+}
+
+/// The experts of a layer (`SequentialMLP` behind `MoEAlltoAllTokenDispatcher`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mixture {
+    /// `num_moe_experts`.
+    pub experts: u64,
+    /// `moe_router_topk`.
+    pub top_k: u64,
+    /// How tokens spread over the experts.
+    pub load: ExpertLoad,
+}
+
+/// How tokens spread over experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpertLoad {
+    /// Evenly, by random scores (`moe_router_force_load_balancing`).
+    Balanced,
+    /// Every token chooses the first experts, which the simulated rank has.
+    First,
+}
+
+impl MegatronGpt {
+    /// Columns of queries.
+    pub const fn query_width(&self) -> u64 {
+        self.heads * self.head_dim
+    }
+
+    /// Columns of queries, keys and values together.
+    pub const fn qkv_width(&self) -> u64 {
+        (self.heads + 2 * self.groups) * self.head_dim
+    }
+
+    /// Columns of an MLP's first product.
+    pub const fn first_width(&self) -> u64 {
+        if self.gated { 2 * self.ffn } else { self.ffn }
+    }
+
+    /// Parameters of one layer.
+    fn layer_parameters(&self) -> u128 {
+        let [h, q, qkv, first, ffn] =
+            [self.hidden, self.query_width(), self.qkv_width(), self.first_width(), self.ffn]
+                .map(u128::from);
+        let on = |flag: bool, size: u128| if flag { size } else { 0 };
+        let norm = self.norm_parameters();
+        let attention = q * h + on(self.bias, h) + qkv * h + on(self.qkv_bias, qkv);
+        let mlp = first * h + on(self.bias, first) + ffn * h + on(self.bias, h);
+        let mlp = match &self.mixture {
+            None => mlp,
+            Some(mixture) => u128::from(mixture.experts) * (mlp + h),
+        };
+        2 * norm + attention + mlp
+    }
+
+    fn norm_parameters(&self) -> u128 {
+        let each = u128::from(self.hidden);
+        if self.normalization == Normalization::LayerNorm { 2 * each } else { each }
+    }
+}
+
+impl Family for MegatronGpt {
+    fn class(&self) -> &'static str {
+        "megatron.core.models.gpt.GPTModel"
+    }
+
+    fn layers(&self) -> u64 {
+        self.layers
+    }
+
+    fn set_layer_kinds(&mut self, [whole, others]: [u64; 2]) {
+        self.layers = whole + others;
+    }
+
+    fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    fn heads(&self) -> u64 {
+        self.heads
+    }
+
+    fn head_dim(&self) -> u64 {
+        self.head_dim
+    }
+
+    fn vocab(&self) -> u64 {
+        self.vocab
+    }
+
+    fn positions(&self) -> Positions {
+        if self.position == Position::Learned {
+            Positions::Table(self.positions)
+        } else {
+            Positions::Trained(self.positions)
+        }
+    }
+
+    fn widest(&self) -> u64 {
+        let copies = self.mixture.as_ref().map_or(1, |mixture| mixture.top_k);
+        (copies * self.first_width()).max(self.qkv_width())
+    }
+
+    fn flash_head_dim(&self) -> bool {
+        // The local specification writes the scores out.
+        false
+    }
+
+    fn tied(&self) -> bool {
+        self.tied
+    }
+
+    /// Of the whole model, whatever the layout over ranks.
+    fn parameters(&self) -> u128 {
+        let [h, vocab, positions, layers] =
+            [self.hidden, self.vocab, self.positions, self.layers].map(u128::from);
+        let table = if self.position == Position::Learned { positions * h } else { 0 };
+        let tables = if self.tied { 1 } else { 2 };
+        tables * vocab * h + table + layers * self.layer_parameters() + self.norm_parameters()
+    }
+
+    fn parameters_formula(&self) -> [String; 2] {
+        let Self { vocab, hidden, layers, .. } = self;
+        [
+            "V·h·(1 or 2) + P·h + L·layer + norm".to_owned(),
+            format!("V={vocab}, h={hidden}, L={layers}, layer={}", self.layer_parameters()),
+        ]
+    }
+}
+
+/// Arguments that ask for another program.
+const OFF: [&str; 21] = [
+    "apply_query_key_layer_scaling",
+    "attention_output_gate",
+    "cpu_offloading",
+    "cross_entropy_loss_fusion",
+    "fp4",
+    "fp8",
+    "fp32_residual_connection",
+    "masked_softmax_fusion",
+    "moe_aux_loss_coeff",
+    "moe_expert_capacity_factor",
+    "moe_grouped_gemm",
+    "moe_latent_size",
+    "moe_permute_fusion",
+    "moe_router_enable_expert_bias",
+    "moe_router_pre_softmax",
+    "moe_shared_expert_intermediate_size",
+    "moe_z_loss_coeff",
+    "mtp_num_layers",
+    "multi_latent_attention",
+    "qk_layernorm",
+    "window_size",
+];
+
+/// Source: megatron-core 0.19.2, `transformer/transformer_config.py` (`TransformerConfig.__post_init__`
+/// fills in what is absent), `models/gpt/gpt_model.py`.
+pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<MegatronGpt> {
+    check_others(table, faults);
+    let layers = table.required_integer("num_layers", limits::LAYERS, faults);
+    let hidden = table.required_integer("hidden_size", limits::WIDTH, faults);
+    let heads = table.required_integer("num_attention_heads", limits::HEADS, faults);
+    let groups = table.integer_or("num_query_groups", limits::HEADS, heads.unwrap_or(1), faults);
+    let per_head = hidden.zip(heads).map_or(1, |(hidden, heads)| (hidden / heads).max(1));
+    let head_dim = table.integer_or("kv_channels", limits::HEAD_DIM, per_head, faults);
+    let four = hidden.map_or(1, |hidden| 4 * hidden);
+    let ffn = table.integer_or("ffn_hidden_size", limits::WIDTH, four, faults);
+    let vocab = table.required_integer("vocab_size", limits::VOCAB, faults);
+    let (position, positions) = positions(table, faults);
+    let normalization = choice(
+        table,
+        "normalization",
+        &[("LayerNorm", Normalization::LayerNorm), ("RMSNorm", Normalization::RmsNorm)],
+        faults,
+    );
+    let gated = table.flag_or("gated_linear_unit", false, faults)?;
+    let activation: &[(&str, ())] = if gated { &[("silu", ())] } else { &[("gelu", ())] };
+    choice(table, "activation_func", activation, faults);
+    let bias = table.flag_or("add_bias_linear", true, faults)?;
+    let qkv_bias = table.flag_or("add_qkv_bias", false, faults)? || bias;
+    let fused_activation = table.flag_or("bias_activation_fusion", false, faults);
+    let fused_dropout = table.flag_or("bias_dropout_fusion", false, faults);
+    let hidden_dropout = table.number_or("hidden_dropout", limits::DROPOUT, 0.1, faults);
+    let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.1, faults);
+    let tied = table.flag_or("share_embeddings_and_output_weights", false, faults);
+    let experts = table.integer_or("num_moe_experts", 0..=*limits::HEADS.end(), 0, faults)?;
+    let (mixture, ffn) = match experts {
+        0 => (None, ffn),
+        experts => mixture(table, experts, ffn, faults)?,
+    };
+    let fused = fused_activation == Some(true);
+    check_activation(table, [fused, gated, bias, mixture.is_some()], faults);
+    if position == Some(Position::Rope) && head_dim.is_some_and(|dim| !dim.is_multiple_of(2)) {
+        let path = table.path("kv_channels");
+        let message = "rotary embeddings turn pairs of elements: heads have an even width";
+        faults.push(Fault::new(path, Rule::Divisible, message));
+    }
+    if let (Some(groups), Some(heads)) = (groups, heads) {
+        must_divide(table, ("num_query_groups", groups), ("num_attention_heads", heads), faults);
+    }
+    Some(MegatronGpt {
+        layers: layers?,
+        hidden: hidden?,
+        heads: heads?,
+        groups: groups?,
+        head_dim: head_dim?,
+        ffn: ffn?,
+        vocab: vocab?,
+        positions: positions?,
+        position: position?,
+        normalization: normalization?,
+        gated,
+        bias,
+        qkv_bias,
+        fused_activation: fused_activation?,
+        fused_dropout: fused_dropout?,
+        hidden_dropout: hidden_dropout?,
+        attention_dropout: attention_dropout?,
+        tied: tied?,
+        mixture,
+    })
+}
+
+/// Arguments that change no size, and those that ask for another program.
+fn check_others(table: &mut Table<'_>, faults: &mut Faults) {
+    for key in OFF {
+        must_be_off(table, key, "its program is not simulated", faults);
+    }
+    // Without Transformer Engine a gradient that was added already leaves a dummy of its size.
+    table.flag_or("gradient_accumulation_fusion", false, faults);
+    // It goes with the default load.
+    table.flag_or("moe_router_force_load_balancing", true, faults);
+}
+
+/// Activations that Megatron-core, or this program, does not have.
+fn check_activation(
+    table: &Table<'_>,
+    [fused, gated, bias, mixture]: [bool; 4],
+    faults: &mut Faults,
+) {
+    if fused && !gated && !bias {
+        let path = table.path("add_bias_linear");
+        let message = "`bias_activation_fusion` without a gated linear unit needs a bias \
+                       (`TransformerConfig.__post_init__`)";
+        faults.push(Fault::new(path.clone(), Rule::Conflict, message).mend(path, true));
+    }
+    if mixture && (bias || (fused && !gated)) {
+        let path = table.path("num_moe_experts");
+        let reason = "experts are simulated without biases, and fused with SwiGLU alone: set \
+                      `add_bias_linear` to false, and `gated_linear_unit` to true";
+        let fault = Fault::new(path, Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
+    }
+}
+
+/// Where positions enter, and how many there are.
+fn positions(table: &mut Table<'_>, faults: &mut Faults) -> (Option<Position>, Option<u64>) {
+    let position = choice(
+        table,
+        "position_embedding_type",
+        &[
+            ("learned_absolute", Position::Learned),
+            ("rope", Position::Rope),
+            ("none", Position::None),
+        ],
+        faults,
+    );
+    let positions = if position == Some(Position::Learned) {
+        table.required_integer("max_sequence_length", limits::POSITIONS, faults)
+    } else {
+        let most = *limits::POSITIONS.end();
+        table.integer_or("max_sequence_length", limits::POSITIONS, most, faults)
+    };
+    (position, positions)
+}
+
+/// The experts, and the width of each.
+fn mixture(
+    table: &mut Table<'_>,
+    experts: u64,
+    ffn: Option<u64>,
+    faults: &mut Faults,
+) -> Option<(Option<Mixture>, Option<u64>)> {
+    let top_k = table.integer_or("moe_router_topk", 1..=experts, 2.min(experts), faults);
+    let width = table.integer_or("moe_ffn_hidden_size", limits::WIDTH, ffn.unwrap_or(1), faults);
+    let load = choice(
+        table,
+        "expert_load",
+        &[("balanced", ExpertLoad::Balanced), ("first", ExpertLoad::First)],
+        faults,
+    );
+    Some((Some(Mixture { experts, top_k: top_k?, load: load? }), width))
+}
+
+/// One of several words; the first is the default.
+fn choice<T: Copy>(
+    table: &mut Table<'_>,
+    key: &'static str,
+    words: &[(&str, T)],
+    faults: &mut Faults,
+) -> Option<T> {
+    let Some(name) = table.text(key, faults) else {
+        return table.value(key).is_none().then(|| words[0].1);
+    };
+    let found = words.iter().find(|(word, _)| *word == name);
+    if found.is_none() {
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let mut fault = choice_fault(table.path(key), name, &names);
+        fault.rule = Rule::Unsupported;
+        faults.push(fault);
+    }
+    found.map(|(_, choice)| *choice)
+}

@@ -1,0 +1,157 @@
+//! What Megatron-core's stack asks of a scenario, beside what every layout must keep.
+
+use super::families::{Architecture, Family, MegatronGpt};
+use super::words::Word;
+use crate::wire::parallel::{DataParallel, Parallel};
+use crate::wire::scenario::{
+    Checkpointing, Framework, Implementation, OptimizerName, Precision, Scenario,
+};
+use crate::wire::{Fault, Faults, Rule};
+
+/// Checks that model, software and choices are of one stack.
+pub(super) fn check_framework(
+    scenario: &Scenario,
+    architecture: Option<&Architecture>,
+    faults: &mut Faults,
+) {
+    let framework = scenario.stack.framework;
+    let Some(architecture) = architecture else { return };
+    let path = "stack.framework";
+    match (architecture, framework) {
+        (Architecture::Megatron(model), Framework::MegatronCore) => {
+            check_choices(scenario, faults);
+            check_layout(scenario, model, faults);
+        }
+        (Architecture::Megatron(_), Framework::Transformers) => {
+            let message = "this model is Megatron-core's, and the framework is transformers";
+            faults.push(Fault::new(path, Rule::Conflict, message).mend(path, "megatron_core"));
+        }
+        (_, Framework::MegatronCore) => {
+            let message = "Megatron-core trains a model of the kind `megatron_gpt`";
+            faults.push(Fault::new(path, Rule::Conflict, message).mend(path, "transformers"));
+        }
+        (_, Framework::Transformers) => {
+            if scenario.checkpointing == Checkpointing::Selective {
+                let path = "checkpointing";
+                let message = "transformers checkpoints whole layers: only Megatron-core has \
+                               selective recomputation";
+                faults.push(Fault::new(path, Rule::Conflict, message).mend(path, "full"));
+            }
+        }
+    }
+}
+
+/// Software that this stack's program has.
+fn check_choices(scenario: &Scenario, faults: &mut Faults) {
+    let mut unsupported = |path: &str, reason: &str, mend: serde_json::Value| {
+        let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
+        faults.push(fault.mend(path, mend));
+    };
+    if scenario.precision != Precision::Bf16 {
+        let reason = "Megatron-core is simulated in bf16 alone";
+        unsupported("precision", reason, "bf16".into());
+    }
+    let optimizer = &scenario.optimizer;
+    if optimizer.name != OptimizerName::Adamw {
+        let reason = "Megatron-core is simulated with AdamW alone";
+        unsupported("optimizer.name", reason, "adamw".into());
+    }
+    if optimizer.implementation != Implementation::Foreach {
+        let reason = "Megatron-core makes PyTorch's AdamW with its default implementation";
+        unsupported("optimizer.implementation", reason, "foreach".into());
+    }
+    if scenario.adapter.is_some() {
+        let reason = "adapters of Megatron-core's models are not simulated";
+        unsupported("adapter", reason, serde_json::Value::Null);
+    }
+}
+
+/// How the model is dealt out.
+fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
+    let parallel = &scenario.parallel;
+    let Parallel { tensor, pipeline, virtual_stages, expert, .. } = *parallel;
+    let mut divide = |path: &str, by: u64, field: &str, size: u64| {
+        if by != 0 && !size.is_multiple_of(by) {
+            let message = format!("`{path}` {by} does not divide `{field}` {size} of the model");
+            let arguments = [size.to_string(), "multiple of".to_owned(), by.to_string()];
+            let fault = Fault::new(path, Rule::Divisible, message).arguments(arguments);
+            faults.push(fault.mend(path, super::parallel::common(size, by)));
+        }
+    };
+    for (field, size) in [
+        ("num_attention_heads", model.heads),
+        ("num_query_groups", model.groups),
+        ("ffn_hidden_size", model.ffn),
+        ("vocab_size", model.vocab),
+    ] {
+        divide("parallel.tensor", tensor, field, size);
+    }
+    if parallel.sequence {
+        divide("parallel.tensor", tensor, "seq_len", scenario.workload.seq_len);
+    }
+    let chunks = pipeline.saturating_mul(virtual_stages);
+    let path = if 1 < virtual_stages { "parallel.virtual_stages" } else { "parallel.pipeline" };
+    divide(path, chunks, "num_layers", model.layers());
+    if let Some(mixture) = &model.mixture {
+        divide("parallel.expert", expert, "num_moe_experts", mixture.experts);
+    }
+    check_conflicts(scenario, model, faults);
+}
+
+fn check_conflicts(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
+    let parallel = &scenario.parallel;
+    let mut conflict = |path: &str, message: &str, mend: serde_json::Value| {
+        faults.push(Fault::new(path, Rule::Conflict, message).mend(path, mend));
+    };
+    if parallel.sequence && parallel.tensor == 1 {
+        let message = "sequence parallelism shares the sequence among tensor-parallel ranks, and \
+                       there is one";
+        conflict("parallel.sequence", message, false.into());
+    }
+    if 1 < parallel.virtual_stages && parallel.pipeline == 1 {
+        let message = "the interleaved schedule needs several pipeline stages";
+        conflict("parallel.virtual_stages", message, 1.into());
+    }
+    let micro_batches = scenario.workload.grad_accum;
+    if 1 < parallel.virtual_stages && !micro_batches.is_multiple_of(parallel.pipeline.max(1)) {
+        let message = format!(
+            "the interleaved schedule takes a multiple of `parallel.pipeline` {} micro-batches",
+            parallel.pipeline
+        );
+        let mend = micro_batches.next_multiple_of(parallel.pipeline.max(1));
+        conflict("workload.grad_accum", &message, mend.into());
+    }
+    if 1 < parallel.expert && model.mixture.is_none() {
+        let message = "expert parallelism shares experts, and the model has none";
+        conflict("parallel.expert", message, 1.into());
+    }
+    let data = parallel
+        .data
+        .filter(|data| !matches!(data, DataParallel::Ddp | DataParallel::DistributedOptimizer));
+    if let Some(data) = data {
+        let message =
+            format!("Megatron-core's replicas share in other ways than `{}`", data.word());
+        conflict("parallel.data", &message, "distributed_optimizer".into());
+    }
+    if model.mixture.is_some() {
+        check_mixture(scenario, faults);
+    }
+}
+
+/// Experts are shared among ranks that are replicas of the rest.
+fn check_mixture(scenario: &Scenario, faults: &mut Faults) {
+    let Parallel { tensor, pipeline, expert, .. } = scenario.parallel;
+    if 1 < tensor {
+        let reason = "experts together with tensor parallelism are not simulated";
+        let path = "parallel.tensor";
+        let fault = Fault::new(path, Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]).mend(path, 1));
+    }
+    let ranks = tensor.saturating_mul(pipeline).saturating_mul(expert).max(1);
+    if !scenario.hardware.count.is_multiple_of(ranks) {
+        let path = "parallel.expert";
+        let message = "the ranks that share experts are replicas of the rest, and there are not \
+                       as many replicas, or a multiple";
+        faults.push(Fault::new(path, Rule::Divisible, message).mend(path, 1));
+    }
+}
