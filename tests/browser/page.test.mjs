@@ -188,7 +188,7 @@ describe("page", () => {
     const dealt = await changed(page, () => page.fill("#f-count", "8"));
     assert.equal(await page.isChecked("#f-data-parallel-1"), true, "FSDP2");
     assert.ok(peakOf(dealt) < peakOf(alone), `${dealt} after ${alone}`);
-    assert.match(await facts.innerText(), /on this GPU/);
+    assert.match(await facts.innerText(), /on this rank/);
     assert.deepEqual(await axe(page), [], "with FSDP2");
     await shot(page, "fsdp2");
     const onHost = await changed(page, () => page.check("#f-cpu-offload"));

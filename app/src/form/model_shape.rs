@@ -112,14 +112,13 @@ const VIT: [&str; 7] = [
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
-        ModelKind::Bert | ModelKind::Roberta => &ENCODER,
         ModelKind::Gpt2 => &GPT2,
         ModelKind::Mixtral => &MIXTRAL,
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
         ModelKind::DeepseekV3 => &DEEPSEEK,
         ModelKind::Opt => &OPT,
         ModelKind::Falcon => &FALCON,
-        ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
+        ModelKind::Bert | ModelKind::Roberta | ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
         ModelKind::T5 => &T5,
         ModelKind::Vit => &VIT,
         _ => &LLAMA,

@@ -108,10 +108,12 @@ fn mend_button(mend: Mend, at: &str, settings: Settings, choice: Choice) -> AnyV
     let words = settings.words();
     // What is set is said where it is another field than the one at fault.
     let other = FieldName::ALL.into_iter().find(|field| mend.path != at && field.owns(&mend.path));
-    let label = match (other, mend.value.is_null()) {
-        (None, true) => words.form.mend_off.to_owned(),
-        (None, false) => (words.form.mend)(&edit::shown(&mend)),
-        (Some(field), _) => (words.form.mend_of)((words.field)(field).label, &edit::shown(&mend)),
+    let off = mend.value.is_null();
+    let value = if off { words.form.mend_off.to_owned() } else { edit::shown(&mend) };
+    let label = match other {
+        Some(field) => (words.form.mend_of)((words.field)(field).label, &value),
+        None if off => value,
+        None => (words.form.mend)(&value),
     };
     let click = move |_| {
         let mended = choice.scenario.with_untracked(|scenario| edit::apply(scenario, &mend));

@@ -103,7 +103,7 @@ pub(crate) struct Form {
     pub own_model: &'static str,
     pub other_faults: &'static str,
     pub catalog_facts: fn(&str, &str) -> String,
-    /// Parameters that the simulated GPU keeps.
+    /// Parameters that the simulated rank keeps.
     pub rank_facts: fn(&str) -> String,
     pub trained_facts: fn(&str) -> String,
     pub momentum_none: &'static str,
