@@ -33,6 +33,9 @@ pub enum Rates {
     Nominal,
 }
 
+/// The step that stands for all later ones.
+const SECOND: u64 = 2;
+
 /// Steady steps replayed: the allocator's pool settles within the second.
 const STEADY_STEPS: usize = 2;
 
@@ -43,7 +46,26 @@ pub fn simulate(scenario: &ValidScenario) -> Simulation {
 
 /// As [`simulate`], with a choice of rates.
 pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
-    let history = History::run(scenario);
+    simulate_up_to(scenario, rates, SECOND)
+}
+
+/// As [`simulate_with`], with this step of the process instead of a steady one. It differs where a
+/// gradient scaler skips the first updates: without them there are no optimizer states yet.
+pub fn simulate_step(scenario: &ValidScenario, rates: Rates, step: u64) -> Simulation {
+    let skips = skipped_steps(scenario);
+    simulate_up_to(scenario, rates, if skips == 0 { SECOND } else { step.max(SECOND) })
+}
+
+fn skipped_steps(scenario: &ValidScenario) -> u64 {
+    let document = scenario.document();
+    match document.precision {
+        Precision::AmpFp16 => scenario.family().skipped_steps(document.workload.micro_batch),
+        _ => 0,
+    }
+}
+
+fn simulate_up_to(scenario: &ValidScenario, rates: Rates, step: u64) -> Simulation {
+    let history = History::run(scenario, step);
     let mut pool = endless_pool(scenario);
     let replays = history.replay(&mut pool);
     let names = &history.parameter_names;
@@ -122,6 +144,8 @@ impl<'a> Prepared<'a> {
 struct History {
     build: Run,
     first: Run,
+    /// Steps between the first and the steady one, when that is not the second.
+    between: Vec<Run>,
     steady: Run,
     counts: ParameterCounts,
     parameter_names: Vec<String>,
@@ -136,13 +160,18 @@ struct Replays {
 }
 
 impl History {
-    fn run(scenario: &ValidScenario) -> Self {
+    fn run(scenario: &ValidScenario, step: u64) -> Self {
         let (mut process, build) = Process::build(scenario);
+        if SECOND < step {
+            process.skip_updates(skipped_steps(scenario));
+        }
         let first = process.step();
+        let between = (SECOND..step).map(|_| process.step()).collect();
         let steady = process.step();
         Self {
             build,
             first,
+            between,
             steady,
             counts: ParameterCounts {
                 total: process.parameters(),
@@ -156,24 +185,32 @@ impl History {
     fn replay(&self, pool: &mut Pool) -> Replays {
         let build = pool.replay(&self.build);
         let first = pool.replay(&self.first);
+        let mut peak = highest(&build).max(highest(&first));
+        for run in &self.between {
+            peak = peak.max(highest(&pool.replay(run)));
+        }
         let mut steady = pool.replay(&self.steady);
-        let mut peak = [&build, &first, &steady].into_iter().map(highest).max().unwrap_or(0);
-        for _ in 1..STEADY_STEPS {
+        peak = peak.max(highest(&steady));
+        let repeats = if self.between.is_empty() { STEADY_STEPS } else { 1 };
+        for _ in 1..repeats {
             steady = pool.replay_again(&self.steady);
             peak = peak.max(highest(&steady));
         }
         Replays { build, first, steady, reserved_peak: Bytes::new(peak) }
     }
 
+    /// The largest workspace that a convolution asks for.
+    fn largest_workspace(&self) -> Bytes {
+        let of = |run: &Run| report::largest_workspace(&run.record);
+        of(&self.first).max(of(&self.steady))
+    }
+
     /// The process under a limit, up to its first failure.
     fn trial(&self, mut pool: Pool) -> Trial {
         let mut reserved = 0;
-        let runs = [
-            (&self.build, StepKind::First),
-            (&self.first, StepKind::First),
-            (&self.steady, StepKind::Steady),
-        ];
-        for (run, step) in runs {
+        let first = [&self.build, &self.first].map(|run| (run, StepKind::First));
+        let later = self.between.iter().chain([&self.steady]).map(|run| (run, StepKind::Steady));
+        for (run, step) in first.into_iter().chain(later) {
             let replayed = pool.replay(run);
             reserved = reserved.max(highest(&replayed));
             if let Some(failure) = replayed.failure {
@@ -241,6 +278,7 @@ fn judge(
         already_used: Bytes::new(hardware.already_used_bytes),
         outside_pool: scenario.outside_pool().total(),
         outside_band: scenario.outside_pool().band,
+        workspace: history.largest_workspace(),
         process_cap: hardware.process_cap_bytes.map(Bytes::new),
     };
     let peak = replays.reserved_peak;
@@ -293,6 +331,11 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let ranks = scenario.document().parallel.tensor as f64;
     let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
     let attention = half * layers as f64 * seen as f64 * width as f64;
+    let model_flops = match family.forward_flops() {
+        // Backward makes two gradients of the size of each product.
+        Some(forward) => 3.0 * forward as f64 * tokens,
+        None => (products + attention) * tokens,
+    };
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {
         Precision::Bf16 | Precision::AmpBf16 => gpu.bf16_tflops.or(gpu.fp16_tflops),
@@ -302,7 +345,7 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     };
     TimeContext {
         tokens,
-        model_flops: (products + attention) * tokens / ranks,
+        model_flops: model_flops / ranks,
         peak_flops: tflops.map(|rate| rate * 1e12),
         mode,
     }

@@ -281,6 +281,21 @@ prop_compose! {
     }
 }
 
+prop_compose! {
+    /// One of each family.
+    fn torchvision()(
+        name in one_of(&[
+            "resnet18", "resnext50_32x4d", "vgg11_bn", "mobilenet_v2", "mobilenet_v3_small",
+            "efficientnet_b0", "convnext_tiny", "densenet121", "regnet_y_400mf", "regnet_x_400mf",
+        ]),
+        side in one_of(&[32_u64, 64, 75]),
+        classes in 1..=100_u64,
+    ) -> Map<String, Value> {
+        let config = json!({"name": name, "image_size": side, "num_classes": classes});
+        config.as_object().cloned().unwrap_or_default()
+    }
+}
+
 fn model() -> impl Strategy<Value = Model> {
     choice::<ModelKind>().prop_flat_map(|kind| {
         let config = match kind {
@@ -291,6 +306,7 @@ fn model() -> impl Strategy<Value = Model> {
             ModelKind::GptNeox | ModelKind::Phi => parallel(kind).boxed(),
             ModelKind::T5 => t5().boxed(),
             ModelKind::Vit => vit().boxed(),
+            ModelKind::Torchvision => torchvision().boxed(),
             ModelKind::Qwen2 | ModelKind::Qwen3 => llama_like().boxed(),
             ModelKind::Mixtral | ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => mixture(kind).boxed(),
             ModelKind::DeepseekV3 => latent().boxed(),
@@ -347,7 +363,13 @@ prop_compose! {
             "", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
         ]),
     ) -> Stack {
-        Stack { attention, loss, tf32, alloc_conf: alloc_conf.to_owned() }
+        Stack {
+            attention,
+            loss,
+            tf32,
+            channels_last: false,
+            alloc_conf: alloc_conf.to_owned(),
+        }
     }
 }
 
@@ -418,7 +440,7 @@ fn simulated(mut scenario: Scenario) -> Scenario {
 }
 
 fn reads_images(model: &Model) -> bool {
-    matches!(model, Model::Inline { kind: ModelKind::Vit, .. })
+    matches!(model, Model::Inline { kind: ModelKind::Vit | ModelKind::Torchvision, .. })
 }
 
 prop_compose! {
@@ -430,8 +452,11 @@ prop_compose! {
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
-        (stack, (count, parallel)) in (stack(), layout()),
+        (stack, channels_last, (count, parallel)) in (stack(), any::<bool>(), layout()),
     ) -> Scenario {
+        let vision = matches!(model, Model::Inline { kind: ModelKind::Torchvision, .. });
+        let stack = Stack { channels_last: vision && channels_last, ..stack };
+        let checkpointing = if vision { Checkpointing::None } else { checkpointing };
         let seq_len = if reads_images(&model) { 0 } else { seq_len };
         let target_len = if has_decoder(&model) { target_len } else { 0 };
         let adapter = adapter.and_then(|adapter| fitting(adapter, &model));
@@ -657,6 +682,9 @@ proptest! {
 
     #[test]
     fn checkpointing_never_keeps_more(scenario in scenario()) {
+        // Image networks have no checkpoints.
+        let Model::Inline { kind, .. } = &scenario.model else { return Ok(()) };
+        prop_assume!(*kind != ModelKind::Torchvision);
         // Beside a frozen model a layer before the first adapter keeps nothing, but its checkpoint
         // keeps its input.
         let scenario = Scenario { adapter: None, ..scenario };

@@ -109,6 +109,8 @@ const VIT: [&str; 7] = [
     "num_labels",
 ];
 
+const TORCHVISION: [&str; 2] = ["image_size", "num_classes"];
+
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
@@ -121,6 +123,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::Bert | ModelKind::Roberta | ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
         ModelKind::T5 => &T5,
         ModelKind::Vit => &VIT,
+        ModelKind::Torchvision => &TORCHVISION,
         _ => &LLAMA,
     }
 }

@@ -6,7 +6,7 @@ use crate::allocator::replay::replay;
 use crate::catalog::Catalog;
 use crate::importers::capture_case;
 use crate::scenario::validate;
-use crate::simulate::{Rates, Simulation, simulate_with};
+use crate::simulate::{Rates, Simulation, simulate_step};
 use crate::units::Bytes;
 use crate::wire::capture::{CaptureKind, CaseCapture, kind_of, read_case};
 use crate::wire::{AllocatorCapture, Faults};
@@ -38,8 +38,11 @@ pub fn predict(capture: &CaseCapture, setup: Setup<'_>) -> Result<Simulation, St
     let case = Value::Object(capture.case.clone());
     let scenario = capture_case(&case, &gpu.id).map_err(|faults| in_one_line(&faults))?;
     let scenario = validate(&scenario, setup.catalog).map_err(|faults| in_one_line(&faults))?;
-    Ok(simulate_with(&scenario, setup.rates))
+    Ok(simulate_step(&scenario, setup.rates, TRACED_STEP))
 }
+
+/// The traced step: the measuring program runs three before it.
+const TRACED_STEP: u64 = 4;
 
 /// All faults in one line.
 pub(super) fn in_one_line(faults: &Faults) -> String {

@@ -22,6 +22,7 @@ mod plain;
 mod position_bias;
 mod rotary;
 mod t5;
+mod vision;
 mod vit;
 
 use bert::BertModel;
@@ -31,6 +32,7 @@ use llama::LlamaModel;
 use opt::OptModel;
 use parallel::ParallelModel;
 use t5::T5Model;
+use vision::VisionModel;
 use vit::VitModel;
 
 use crate::engine::Recompute;
@@ -97,6 +99,8 @@ pub struct Style {
     pub attention: Attention,
     /// Checkpointing.
     pub checkpointing: Checkpointing,
+    /// Whether a pixel's channels are adjacent.
+    pub channels_last: bool,
 }
 
 /// Registers the parameters of a model, in the order of `model.parameters()`.
@@ -116,6 +120,7 @@ pub fn register(
             Box::new(ParallelModel::register(tape, config, dtype, style))
         }
         Architecture::T5(config) => Box::new(T5Model::register(tape, config, dtype, style)),
+        Architecture::Vision(config) => Box::new(VisionModel::register(tape, config, dtype, style)),
         Architecture::Vit(config) => Box::new(VitModel::register(tape, config, dtype, style)),
     }
 }

@@ -99,6 +99,13 @@ fn first_ns(work: &Work) -> u32 {
     }
 }
 
+/// cuDNN's plan: each convolution of a network has other sizes, which are hashed and looked up.
+///
+/// Forward and backward of `resnet50-fp32-b32` and `resnet152-fp32-b32`, in which the host is ahead of
+/// the device: 69 µs more for a convolution with its batch norm than the table below says (two calls),
+/// 110 µs more backward (three calls) (2026-12).
+const PLAN_NS: u32 = 35_000;
+
 /// Cost of host work without a kernel.
 const fn host_work_ns(kind: HostWork, issue: Issue) -> u32 {
     match (kind, issue) {
@@ -108,6 +115,7 @@ const fn host_work_ns(kind: HostWork, issue: Issue) -> u32 {
         (HostWork::Empty, Issue::Python) => 6_100,
         (HostWork::Empty, _) => 3_000,
         (HostWork::Module, _) => MODULE_NS,
+        (HostWork::Plan, _) => PLAN_NS,
         (HostWork::Accumulate, _) => 4_000,
         (HostWork::Entry, _) => 20_000,
     }

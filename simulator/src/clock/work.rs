@@ -177,6 +177,8 @@ pub enum HostWork {
     Empty,
     /// `torch.nn.Module.__call__` around a forward.
     Module,
+    /// cuDNN's part of a call beyond what a loop over one shape shows: another plan each time.
+    Plan,
     /// `AccumulateGrad` that takes the gradient over without a kernel.
     Accumulate,
     /// A call of `backward()`, `step()` or another entry into the framework.

@@ -15,7 +15,7 @@ use crate::primitives::{pointwise, run_backward};
 use crate::tape::{
     Backward, Edge, Edges, FrameId, NodeId, ParamId, Prim, SavedSlot, Scope, Source, Tape, Tensor,
 };
-use crate::tensor::Shape;
+use crate::tensor::{Layout, Shape};
 use crate::wire::timeline::Category;
 
 /// A model whose checkpointed layers can be run again.
@@ -48,6 +48,11 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
         tape.hook(|hooks, tape| hooks.before_node(tape, id));
         recompute_if_needed(tape, id, model);
         let edges = tape.node(id).edges;
+        let parts = core::mem::take(&mut tape.node_mut(id).parts);
+        if !parts.is_empty() {
+            hand_out_parts(tape, id, &parts, &mut ready);
+            continue;
+        }
         let gradients = run_backward(tape, id);
         for (edge, gradient) in edges.into_iter().zip(gradients) {
             if let Some(gradient) = gradient {
@@ -60,6 +65,37 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
     tape.release(ones);
     tape.issued_by(Issue::Python);
     tape.set_scope(Scope::default());
+}
+
+/// A node that joined tensors gives each the view of its part of the gradient.
+fn hand_out_parts(
+    tape: &mut Tape,
+    id: NodeId,
+    parts: &[(Edge, Shape)],
+    ready: &mut BinaryHeap<NodeId>,
+) {
+    let [gradient, ..] = run_backward(tape, id);
+    let gradient = gradient.expect("joined tensors need a gradient");
+    let wanted = parts.iter().filter(|(edge, _)| edge.wanted());
+    let views: Vec<(Edge, Tensor)> = wanted
+        .map(|&(edge, shape)| {
+            let part = tape.part(&gradient, shape);
+            let whole = shape == gradient.shape;
+            let layout = match gradient.layout {
+                layout if whole => layout,
+                Layout::ChannelsLast => Layout::SomeChannels,
+                _ => Layout::Strided,
+            };
+            (edge, Tensor { layout, ..part })
+        })
+        .collect();
+    tape.release(gradient);
+    for (edge, view) in views {
+        deliver(tape, edge, view, ready);
+        if let Edge::Param { .. } = edge {
+            accumulate_parameters(tape, [edge, Edge::None, Edge::None, Edge::None]);
+        }
+    }
 }
 
 /// The first node of a checkpointed layer that needs a saved tensor runs the layer again.
@@ -130,7 +166,7 @@ fn accumulate(tape: &mut Tape, old: Tensor, new: Tensor) -> Tensor {
     }
     let sum = tape.empty(old.shape, old.dtype.promote(new.dtype), Prim::Accumulate);
     tape.run(Prim::Accumulate, work);
-    let layout = old.layout;
+    let layout = old.layout.of_result();
     tape.release(old);
     tape.release(new);
     Tensor { layout, ..sum }
@@ -163,10 +199,29 @@ fn accumulate_parameters(tape: &mut Tape, edges: Edges) {
             tape.run(Prim::Accumulate, work);
             tape.release(gradient);
         } else {
+            let gradient = in_layout_of(tape, id, gradient);
+            let param = tape.param_mut(id);
             *param.grad_slot() = Some(gradient.storage);
             tape.host(HostWork::Accumulate);
             tape.own(gradient.storage, id, Category::Gradients);
         }
         tape.hook(|hooks, tape| hooks.after_gradient(tape, id));
     }
+}
+
+/// A first gradient in its parameter's memory order: the gradient itself, or a copy.
+///
+/// Source: `AccumulateGrad::accumulateGrad` and `obeys_layout_contract`
+/// (`torch/csrc/autograd/utils/grad_layout_contract.h`): dimensions of size 1 do not count.
+fn in_layout_of(tape: &mut Tape, id: ParamId, gradient: Tensor) -> Tensor {
+    let layout = tape.param(id).layout;
+    let is_image = |layout| layout == Layout::ChannelsLast;
+    let differs = is_image(layout) != is_image(gradient.layout);
+    if !differs || gradient.shape.order_is_ambiguous() {
+        return gradient;
+    }
+    let copy = tape.empty(gradient.shape, gradient.dtype, Prim::Accumulate);
+    tape.run(Prim::Accumulate, pointwise(Pointwise::Strided, copy.dtype, 2 * copy.bytes()));
+    tape.release(gradient);
+    Tensor { layout, ..copy }
 }

@@ -15,19 +15,21 @@ use crate::wire::scenario::{
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 7] = [
+const UNSUPPORTED: [(&str, &str); 6] = [
     ("compile", "compiled programs are not simulated yet"),
     ("recompute", "Megatron's recomputation is not simulated yet"),
     ("num_micro_batches", "Megatron's schedules are not simulated yet"),
     ("stage", "pipeline stages are not simulated yet"),
     ("expert_load", "mixtures of experts are not simulated yet"),
-    ("channels_last", "the channels-last layout is not simulated yet"),
     ("use_cache", "training with a KV cache is not simulated yet"),
 ];
 
 /// Fields that say nothing about the step's memory and kernels.
 const IGNORED: [&str; 7] =
     ["id", "full", "warm_steps", "time", "time_steps", "cudnn_benchmark", "rank"];
+
+/// Pixels a side of the images of a torchvision model.
+const DEFAULT_IMAGE: u64 = 224;
 
 /// Reads the `case` object of a capture that ran on the GPU of this catalog id or alias.
 ///
@@ -55,6 +57,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let target_len = table.integer_or("target_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
     let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);
     let precision = precision(&mut table, &mut faults);
+    check_default_dtype(&table, model.as_ref(), precision, &mut faults);
     let optimizer = optimizer(&mut table, &mut faults);
     let checkpointing = checkpointing(&mut table, &mut faults);
     let adapter = adapter(&mut table, &mut faults);
@@ -63,6 +66,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     // Liger's fused loss alone, without its other kernels.
     let liger = table.flag_or("liger", false, &mut faults);
     let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
+    let channels_last = table.flag_or("channels_last", false, &mut faults);
     let alloc_conf = alloc_conf(&mut table, &mut faults);
     for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
@@ -95,6 +99,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
                 tf32: tf32?,
+                channels_last: channels_last?,
                 loss: loss(liger?),
             },
         })
@@ -139,8 +144,29 @@ fn model(table: &mut Table<'_>, faults: &mut Faults) -> Option<Model> {
         return None;
     };
     let config = model.table("config", faults);
-    let config = config.map(|config| portable(config.fields())).unwrap_or_default();
+    let mut config = config.map(|config| portable(config.fields())).unwrap_or_default();
+    if *kind == ModelKind::Torchvision {
+        // The program makes the images, and leaves the number of classes as it is.
+        let side = table.integer_or("image", limits::IMAGE_SIDE, DEFAULT_IMAGE, faults)?;
+        config.insert("image_size".to_owned(), side.into());
+    }
     Some(Model::Inline { kind: *kind, config })
+}
+
+/// The program builds a bf16 model under that default dtype, in which torchvision's
+/// `BlockParams.from_init_params` rounds a `RegNet`'s widths: another model.
+fn check_default_dtype(
+    table: &Table<'_>,
+    model: Option<&Model>,
+    precision: Option<Precision>,
+    faults: &mut Faults,
+) {
+    let Some(Model::Inline { kind: ModelKind::Torchvision, config }) = model else { return };
+    let name = config.get("name").and_then(Value::as_str).unwrap_or_default();
+    if precision == Some(Precision::Bf16) && name.starts_with("regnet") {
+        let reason = "a RegNet built in bf16 has other widths, which are not simulated";
+        faults.push(unsupported(table.path("precision"), reason));
+    }
 }
 
 fn precision(table: &mut Table<'_>, faults: &mut Faults) -> Option<Precision> {

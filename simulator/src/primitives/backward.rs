@@ -106,6 +106,10 @@ fn apply(
         Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
         Backward::AllReduce => one(tape.all_reduce_gradient(grad)),
         Backward::GatherColumns { input } => one(tape.gradient_columns(grad, input)),
+        Backward::Threshold { layout } => {
+            let out = tape.elementwise(context.prim, &[grad], context.dtype);
+            one(Tensor { layout, ..out })
+        }
         Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
         Backward::Square => square(tape, grad, context),
         Backward::Rsqrt => rsqrt(tape, grad, context),
@@ -149,13 +153,39 @@ fn apply(
         Backward::Expand { input, .. } => one(expand(tape, grad, input)),
         Backward::Div { dtypes, .. } => div(tape, grad, dtypes, context.edges),
         Backward::Grouped(size) => tape.grouped_gradients(grad, &size, context.edges),
-        Backward::LayerNorm { rows, columns } => layer_norm(tape, grad, rows, columns, context),
+        Backward::LayerNorm { rows, columns, layout } => {
+            layer_norm(tape, grad, [rows, columns], layout, context)
+        }
+        Backward::DropoutOfView => one(tape.dropout_of_view_gradient(grad)),
         Backward::Dropout => one(tape.elementwise(Prim::Dropout, &[grad], grad.dtype)),
         Backward::Softmax { to } => softmax(tape, grad, to, Prim::Softmax),
         Backward::LogSoftmax { to } => softmax(tape, grad, to, Prim::LogSoftmax),
         Backward::NllLoss { input } => nll_loss(tape, input, context),
         Backward::FusedLoss { inputs } => fused_loss(tape, inputs, context, saved),
         Backward::Split { .. } | Backward::Leaf => unreachable!("handled elsewhere"),
+        of_images => apply_to_images(tape, of_images, context, grad, saved),
+    }
+}
+
+/// The rules of image networks.
+fn apply_to_images(
+    tape: &mut Tape,
+    rule: Backward,
+    context: Context,
+    grad: &Tensor,
+    saved: &[SavedSlot],
+) -> Gradients {
+    match rule {
+        Backward::Conv2d(conv) => tape.conv2d_gradients(&conv, grad, saved, context.edges),
+        Backward::BatchNorm { input, layout, weight } => {
+            tape.batch_norm_gradients(grad, (input, layout), weight, context)
+        }
+        Backward::Pool { input, layout } => one(tape.pool_gradient(grad, input, layout)),
+        Backward::ImageMean { input } => one(tape.image_mean_gradient(grad, input)),
+        Backward::AsStrided => one(tape.as_strided_gradient(grad)),
+        Backward::Permute { input, to_last } => one(tape.permuted(grad, input, !to_last)),
+        Backward::CatChannels => one(tape.share(grad)),
+        _ => unreachable!("every other rule is applied elsewhere"),
     }
 }
 
@@ -185,6 +215,12 @@ fn validate(tape: &mut Tape, rule: Backward, mut raw: Gradients) -> Gradients {
         Backward::Linear(Product { outer, bias: true, .. }) => {
             raw[2] = raw[2].take().map(|grad| {
                 let dtype = grad.dtype;
+                if grad.shape.rows() == 1 && 1 < grad.shape.sizes().len() {
+                    // `sum_to` sums a leading dimension of one as well.
+                    let sum = tape.sum_leading(&grad, Shape::new([outer]), dtype);
+                    tape.release(grad);
+                    return sum;
+                }
                 fit(tape, grad, Shape::new([outer]), dtype)
             });
         }
@@ -212,7 +248,12 @@ pub(super) fn reduce_to(tape: &mut Tape, grad: Tensor, shape: Shape) -> Tensor {
         return Tensor { shape, ..grad };
     }
     let dtype = grad.dtype;
-    let reduced = if shape.last() == 1 && grad.shape.last() != 1 {
+    let is_image = grad.shape.sizes().len() == 4
+        && 3 <= shape.sizes().len()
+        && shape.rows() != grad.shape.rows();
+    let reduced = if is_image && shape.last() == 1 {
+        tape.sum_image(&grad, shape, dtype)
+    } else if shape.last() == 1 && grad.shape.last() != 1 {
         tape.sum_last(&grad, dtype)
     } else {
         tape.sum_leading(&grad, shape, dtype)

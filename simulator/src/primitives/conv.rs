@@ -110,7 +110,7 @@ impl Tape {
             node
         });
         let out = self.empty(Shape::new([images, conv.count(), hidden]), x.dtype, Prim::Conv);
-        self.scratch(conv.forward_workspace(x.dtype), Prim::Workspace);
+        self.scratch(conv.forward_workspace(x.dtype), Prim::ConvWorkspace);
         self.run(Prim::Conv, product(conv.gemm(), Pass::Forward, x.dtype));
         let out = self.with_node(out, node);
         for tensor in [x, weight, bias] {
@@ -128,7 +128,7 @@ impl Tape {
         let contiguous = self.copy(grad, grad.shape);
         let weight =
             self.empty(Shape::new([hidden, channels, patch, patch]), grad.dtype, Prim::Conv);
-        self.scratch(conv.backward_workspace(grad.dtype), Prim::Workspace);
+        self.scratch(conv.backward_workspace(grad.dtype), Prim::ConvWorkspace);
         self.run(Prim::Conv, product(conv.gemm(), Pass::WeightGrad, grad.dtype));
         self.release(contiguous);
         let bias = self.sum_leading(grad, Shape::new([hidden]), grad.dtype);

@@ -2,7 +2,7 @@
 
 use crate::clock::Pointwise;
 use crate::tape::{Backward, Prim, Source, Tape, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::work::{pointwise, pointwise_of};
 
@@ -12,6 +12,9 @@ impl Tape {
         let shape = inputs[1..].iter().fold(inputs[0].shape, |s, t| s.broadcast(&t.shape));
         let layout = inputs[0].layout.of_result();
         let bytes: u64 = inputs.iter().map(|t| t.bytes()).sum();
+        // What is contiguous in both orders gets the standard one (`fast_set_up`); copies keep theirs.
+        let either = layout == Layout::ChannelsLast && shape.order_is_ambiguous();
+        let layout = if either && prim != Prim::Copy { Layout::Contiguous } else { layout };
         let out = self.empty(shape, dtype, prim);
         let kind = pointwise_of(prim, inputs.len(), inputs[0].dtype, dtype);
         self.run(prim, pointwise(kind, inputs[0].dtype, bytes + out.bytes()));
@@ -64,7 +67,7 @@ impl Tape {
             let rule = Backward::Add { inputs: [a.shape, b.shape], dtypes: [a.dtype, b.dtype] };
             self.begin_node(Prim::Add, rule, &[&a, b])
         });
-        self.run(Prim::Add, pointwise(Pointwise::Binary, a.dtype, 2 * a.bytes()));
+        self.run(Prim::Add, pointwise(Pointwise::Binary, a.dtype, 2 * a.bytes() + b.bytes()));
         self.with_node(a, node)
     }
 
@@ -196,7 +199,7 @@ impl Tape {
         self.with_node(out, node)
     }
 
-    fn keeping_input(&mut self, prim: Prim, a: &Tensor, rule: Backward) -> Tensor {
+    pub(super) fn keeping_input(&mut self, prim: Prim, a: &Tensor, rule: Backward) -> Tensor {
         let node = self.records(&[a]).then(|| {
             let mut node = self.begin_node(prim, rule, &[a]);
             self.save(&mut node, a);

@@ -226,7 +226,8 @@ pub(super) fn split(
 /// are copied.
 pub(super) fn flat_rows(tape: &mut Tape, grad: Tensor) -> Tensor {
     let several = grad.shape.sizes().first().is_some_and(|&sequences| 1 < sequences);
-    if grad.layout != Layout::ColumnMajor || !several {
+    let apart = matches!(grad.layout, Layout::ColumnMajor | Layout::ChannelsFirst);
+    if !apart || !several {
         return grad;
     }
     let flat = tape.copy(&grad, grad.shape);
@@ -308,22 +309,50 @@ pub(super) fn repeat_kv(tape: &mut Tape, grad: &Tensor, input: Shape, groups: u6
     one(result)
 }
 
-/// Input, weight and bias gradients (`layer_norm_backward_cuda`).
+/// Rows above which a narrow layer norm's weight and bias gradients are summed in two passes.
+const MANY_ROWS: u64 = 64 * 1024;
+/// Rows that one block of the first pass sums.
+const ROWS_OF_BLOCK: u64 = 32;
+/// Columns of a block.
+const COLUMNS_OF_BLOCK: u64 = 32;
+
+/// Input, weight and bias gradients. What is not contiguous is copied; with many rows of few columns
+/// partial sums of each block of rows come first, whose sums replace the gradients.
+///
+/// Source: `layer_norm_backward_cuda`, `LaunchGammaBetaBackwardCUDAKernel`
+/// (`aten/src/ATen/native/cuda/layer_norm_kernel.cu`).
 pub(super) fn layer_norm(
     tape: &mut Tape,
     grad: &Tensor,
-    rows: u64,
-    columns: u64,
+    [rows, columns]: [u64; 2],
+    layout: Layout,
     context: Context,
 ) -> Gradients {
     let shape = grad.shape;
     debug_assert_eq!(shape.elements(), rows * columns, "the gradient has the input's elements");
+    let first = |layout| layout == Layout::ChannelsFirst;
+    let grad_copy = first(grad.layout).then(|| tape.copy(grad, shape));
+    let input_copy = first(layout).then(|| tape.elementwise(Prim::Copy, &[grad], context.dtype));
     let shapes = [shape, Shape::new([columns]), Shape::new([columns])];
     let mut outputs = NONE;
     for (i, shape) in shapes.into_iter().enumerate() {
         if context.edges[i].wanted() {
             outputs[i] = Some(tape.empty(shape, context.dtype, Prim::LayerNorm));
         }
+    }
+    let narrow = columns / COLUMNS_OF_BLOCK < tape.device.sm_count / 2;
+    if MANY_ROWS < rows && narrow {
+        let blocks = Shape::new([rows.div_ceil(ROWS_OF_BLOCK), columns]);
+        let partial = [(); 2].map(|()| tape.empty(blocks, context.dtype, Prim::LayerNorm));
+        for (output, partial) in outputs[1..].iter_mut().zip(&partial) {
+            let Some(empty) = output.take() else { continue };
+            *output = Some(tape.sum_leading(partial, Shape::new([columns]), context.dtype));
+            tape.release(empty);
+        }
+        partial.into_iter().rev().for_each(|tensor| tape.release(tensor));
+    }
+    for tensor in [input_copy, grad_copy].into_iter().flatten() {
+        tape.release(tensor);
     }
     tape.run(
         Prim::LayerNorm,

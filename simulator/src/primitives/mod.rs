@@ -10,13 +10,17 @@
 mod adapter;
 mod attention;
 mod backward;
+mod batch_norm;
 mod conv;
+mod conv2d;
 mod cub;
+mod cudnn;
 mod elementwise;
 mod embedding;
 mod fused;
 mod gradients;
 mod grouped;
+mod image;
 mod loss;
 mod matmul;
 mod normalize;
@@ -28,6 +32,7 @@ mod work;
 
 pub use attention::{KernelQuestion, MaskKind, SdpaInputs, choose_kernel};
 pub use backward::{Gradients, run_backward};
+pub use conv2d::Places;
 pub(crate) use cub::scan_scratch;
 pub use loss::FusedLossShape;
 pub use work::{pointwise, product, update};

@@ -2,7 +2,7 @@
 
 use crate::clock::Reduce;
 use crate::tape::{Backward, ParamId, Prim, Tape, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::work::reduction;
 
@@ -27,16 +27,21 @@ impl Tape {
         let weight = self.weight(weight);
         let bias = self.weight(bias);
         let node = self.records(&[&x, &weight, &bias]).then(|| {
-            let rule = Backward::LayerNorm { rows, columns };
+            let layout = x.layout;
+            let rule = Backward::LayerNorm { rows, columns, layout };
             let mut node = self.begin_node(Prim::LayerNorm, rule, &[&x, &weight, &bias]);
             self.save(&mut node, &x);
             self.save(&mut node, &weight);
             self.save(&mut node, &bias);
             node
         });
+        let contiguous = (x.layout == Layout::ChannelsFirst).then(|| self.copy(&x, x.shape));
         let out = self.empty(x.shape, x.dtype, Prim::LayerNorm);
         let mean = self.empty(Shape::new([rows]), DType::F32, Prim::LayerNorm);
         let rstd = self.empty(Shape::new([rows]), DType::F32, Prim::LayerNorm);
+        if let Some(tensor) = contiguous {
+            self.release(tensor);
+        }
         let bytes = x.bytes() + out.bytes();
         self.run(Prim::LayerNorm, reduction(Reduce::LayerNorm, &x.shape, x.dtype, bytes));
         let node = node.map(|mut node| {

@@ -23,7 +23,7 @@ pub(super) struct ReduceScratch {
     pub(super) semaphores: u64,
 }
 
-fn last_power_of_two(n: u64) -> u64 {
+pub(super) fn last_power_of_two(n: u64) -> u64 {
     if n == 0 { 1 } else { 1 << n.ilog2() }
 }
 
@@ -85,7 +85,7 @@ pub(super) fn outer_reduction(outputs: u64, inputs: u64, device: Device) -> Redu
 /// # Source
 ///
 /// As [`outer_reduction`]; here the threads of a block share one result (`should_block_x_reduce`).
-fn inner_reduction(outputs: u64, inputs: u64, device: Device) -> ReduceScratch {
+pub(super) fn inner_reduction(outputs: u64, inputs: u64, device: Device) -> ReduceScratch {
     const INPUT_VECTOR: u64 = 4;
     let capped = |n: u64| if n < MAX_THREADS { last_power_of_two(n) } else { MAX_THREADS };
     // One result of adjacent inputs is one dimension, which is read in vectors.

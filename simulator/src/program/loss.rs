@@ -23,6 +23,7 @@ impl Process<'_> {
             (Task::CausalLm, Loss::Transformers5) => {
                 self.loss_of_transformers_5(output, labels, micro_batch)
             }
+            (Task::ClassificationInF32, _) => self.loss_in_f32(output, labels, micro_batch),
             (Task::TokenLabels | Task::Classification, _) => {
                 self.loss_where_labels_stand(output, labels, micro_batch)
             }
@@ -49,6 +50,20 @@ impl Process<'_> {
             tape.release(tensor);
         }
         returned(tape, logits);
+        loss
+    }
+
+    /// `F.cross_entropy(logits.float(), labels)`; the logits outlive autocast.
+    fn loss_in_f32(&mut self, logits: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
+        let tape = &mut self.tape;
+        tape.categorise(logits.storage, Category::Logits);
+        tape.phase(PhaseKind::Loss, micro_batch);
+        tape.enter(Block::Loss, "cross_entropy");
+        let wide = tape.cast(&logits, DType::F32);
+        let target = tape.share(labels);
+        let loss = tape.cross_entropy(&wide, target);
+        tape.release(wide);
+        self.late = Some(logits);
         loss
     }
 

@@ -40,6 +40,10 @@ pub struct Process<'a> {
     /// Data and labels.
     inputs: [StorageId; 2],
     scaler: Option<Scaler>,
+    /// What outlives autocast: a result that Python's frame holds until it returns.
+    late: Option<Tensor>,
+    /// Updates that the gradient scaler still skips.
+    skips: u64,
     origin: Vec<u32>,
 }
 
@@ -49,8 +53,11 @@ impl<'a> Process<'a> {
         let document = scenario.document();
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
-        let style =
-            Style { attention: document.stack.attention, checkpointing: document.checkpointing };
+        let style = Style {
+            attention: document.stack.attention,
+            checkpointing: document.checkpointing,
+            channels_last: document.stack.channels_last,
+        };
         let dtype = layout::before_model(&mut tape, document);
         let model = register(&mut tape, scenario.architecture(), dtype, style);
         let family = scenario.family();
@@ -76,9 +83,24 @@ impl<'a> Process<'a> {
         });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
         let origin = Vec::new();
-        let mut process = Self { scenario: document, family, tape, model, inputs, scaler, origin };
+        let mut process = Self {
+            scenario: document,
+            family,
+            tape,
+            model,
+            inputs,
+            scaler,
+            late: None,
+            skips: 0,
+            origin,
+        };
         let run = process.take_run();
         (process, run)
+    }
+
+    /// Lets the gradient scaler skip so many updates, as when gradients overflow at its first scales.
+    pub const fn skip_updates(&mut self, updates: u64) {
+        self.skips = updates;
     }
 
     /// Runs one optimizer step.
@@ -147,6 +169,9 @@ impl<'a> Process<'a> {
             self.tape.release(tensor);
         }
         self.tape.end_autocast();
+        if let Some(late) = self.late.take() {
+            self.tape.release(late);
+        }
         loss
     }
 
@@ -196,7 +221,7 @@ fn inputs(family: &dyn Family, scenario: &Scenario) -> [(&'static str, Shape, DT
     };
     let labels = match family.task() {
         Task::CausalLm | Task::TokenLabels => Shape::new([micro_batch, workload.label_len()]),
-        Task::Classification => Shape::new([micro_batch]),
+        Task::Classification | Task::ClassificationInF32 => Shape::new([micro_batch]),
     };
     [data, ("labels", labels, DType::I64)]
 }

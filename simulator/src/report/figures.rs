@@ -44,7 +44,8 @@ fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
         formula.push_str(" + N_trainable");
         substituted = format!("{substituted}, N_trainable={}", trainable(report));
     }
-    let source = format!("{} in transformers 5.17; a tied weight counts once", report.model.class);
+    let library = scenario.family().library();
+    let source = format!("{} in {library}; a tied weight counts once", report.model.class);
     let value = number(report.model.parameters);
     figure("parameters", value, "1", [formula, substituted, source])
 }

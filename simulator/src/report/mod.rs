@@ -6,7 +6,7 @@ mod verdict;
 
 pub use figures::figures;
 pub use step::{TimeContext, step_report, time_report};
-pub use verdict::{End, Footprint, Trial, verdict};
+pub use verdict::{End, Footprint, Trial, largest_workspace, verdict};
 
 use crate::scenario::ValidScenario;
 use crate::units::{Bytes, MIB};

@@ -14,9 +14,9 @@ mod words;
 mod write;
 
 pub use families::{
-    Activation, Architecture, Bert, Data, Experts, Falcon, Family, Gemma, Gpt2, Latent, LlamaLike,
-    Opt, Parallel, Phi3, Positions, Projection, Router, SlidingWindow, T5, Task, Vit,
-    adapter_parameters,
+    Act, Activation, Architecture, Bert, Conv, Data, Excite, Experts, Falcon, Family, Gemma, Gpt2,
+    Join, Latent, LlamaLike, Op, Opt, Parallel, Phi3, Positions, Projection, Residual, Router,
+    SlidingWindow, Slot, T5, Task, Vision, Vit, Window, adapter_parameters, slots,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};

@@ -1,6 +1,6 @@
 //! What a reader should know about a valid scenario.
 
-use super::families::Positions;
+use super::families::{Data, Positions};
 use super::validate::ResolvedModel;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
@@ -43,6 +43,12 @@ pub(super) fn notes(
         let message =
             format!("not verified at the source for {}: {}", card.name, card.unverified.join(", "));
         add("model.id", Topic::UnverifiedModel, message, card.unverified.clone());
+    }
+    if let Data::Images(_) = model.architecture.family().data() {
+        let message = "how much workspace cuDNN takes for a convolution is not published; a rule \
+                       measured on an H200 stands for it, and the band has room for one more of the \
+                       largest";
+        add("model", Topic::ConvolutionWorkspaces, message.to_owned(), Vec::new());
     }
     notes
 }

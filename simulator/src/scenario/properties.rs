@@ -121,11 +121,11 @@ prop_compose! {
         precision in choice(),
         optimizer in optimizer(),
         (checkpointing, adapter) in (choice(), prop::option::of(adapter())),
-        (attention, loss, tf32, alloc_conf) in
-            (choice(), choice(), any::<bool>(), "[a-z_:,]{0,12}"),
+        (attention, loss, tf32, channels_last, alloc_conf) in
+            (choice(), choice(), any::<bool>(), any::<bool>(), "[a-z_:,]{0,12}"),
     ) -> Scenario {
         let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
-        let stack = Stack { attention, loss, tf32, alloc_conf };
+        let stack = Stack { attention, loss, tf32, channels_last, alloc_conf };
         let version = 1;
         Scenario {
             version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,

@@ -292,12 +292,14 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
+    let channels_last = table.flag_or("channels_last", defaults.channels_last, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
     Stack {
         attention: attention.unwrap_or(defaults.attention),
         loss: loss.unwrap_or(defaults.loss),
         tf32: tf32.unwrap_or(defaults.tf32),
+        channels_last: channels_last.unwrap_or(defaults.channels_last),
         alloc_conf: String::from(alloc_conf),
     }
 }

@@ -17,7 +17,8 @@ use crate::catalog::{Catalog, nearest};
 use crate::units::MIB;
 use crate::wire::model::ModelCard;
 use crate::wire::scenario::{
-    Adapter, Attention, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION, Workload,
+    Adapter, Attention, Checkpointing, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION,
+    Workload,
 };
 use crate::wire::{Fault, Faults, GpuProfile, Rule, Scenario};
 
@@ -45,6 +46,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         check_seq_len(model.architecture.family(), &scenario.workload, &mut faults);
         check_positions(model.architecture.family(), &scenario.workload, &mut faults);
         check_size(model.architecture.family(), scenario, gpu, &mut faults);
+        check_layout(&model.architecture, scenario, &mut faults);
         if let Some(adapter) = &scenario.adapter {
             check_targets(model.architecture.family(), adapter, &mut faults);
         }
@@ -293,6 +295,25 @@ fn is_fused(family: &dyn Family, scenario: &Scenario, gpu: Option<&GpuProfile>) 
         && scenario.precision != Precision::Fp32
         && family.flash_head_dim()
         && major.is_some_and(|major| 8 <= major)
+}
+
+/// The channels-last order is simulated for torchvision's models, and checkpointing is not: they have no
+/// `gradient_checkpointing_enable`.
+fn check_layout(architecture: &Architecture, scenario: &Scenario, faults: &mut Faults) {
+    let is_vision = matches!(architecture, Architecture::Vision(_));
+    let class = architecture.family().class();
+    if scenario.stack.channels_last && !is_vision {
+        let path = "stack.channels_last";
+        let message = format!("{class} in the channels-last order is not simulated");
+        let fault = Fault::new(path, Rule::Unsupported, message).arguments([class.to_owned()]);
+        faults.push(fault.mend(path, false));
+    }
+    if scenario.checkpointing != Checkpointing::None && is_vision {
+        let path = "checkpointing";
+        let message = format!("{class} has no gradient checkpointing");
+        let fault = Fault::new(path, Rule::Unsupported, message).arguments([class.to_owned()]);
+        faults.push(fault.mend(path, "none"));
+    }
 }
 
 /// Bounds what the simulation must count and do.

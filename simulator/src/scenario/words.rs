@@ -40,6 +40,7 @@ impl Word for ModelKind {
         (Self::Roberta.word(), Self::Roberta),
         (Self::T5.word(), Self::T5),
         (Self::Vit.word(), Self::Vit),
+        (Self::Torchvision.word(), Self::Torchvision),
     ];
 }
 

@@ -91,6 +91,16 @@ prims! {
     MaskedFill => "masked_fill",
     /// `aten::convolution`.
     Conv => "conv2d",
+    /// `aten::cudnn_batch_norm`, `aten::native_batch_norm`.
+    BatchNorm => "batch_norm",
+    /// `aten::max_pool2d`, `aten::avg_pool2d`, `aten::adaptive_avg_pool2d`.
+    Pool => "pool",
+    /// `aten::hardswish`.
+    Hardswish => "hardswish",
+    /// `aten::hardsigmoid`.
+    Hardsigmoid => "hardsigmoid",
+    /// Noise of `StochasticDepth` and of dropout in place.
+    Bernoulli => "bernoulli",
     /// `aten::native_layer_norm`.
     LayerNorm => "layer_norm",
     /// `aten::native_dropout`.
@@ -113,6 +123,8 @@ prims! {
     Accumulate => "accumulate",
     /// Workspace of cuBLAS or cuBLASLt.
     Workspace => "cublas workspace",
+    /// Workspace of one of cuDNN's convolutions.
+    ConvWorkspace => "cudnn workspace",
     /// Scaling of the loss, unscaling of gradients.
     GradScaler => "grad_scaler",
     /// Gradient norm and clipping.
@@ -175,6 +187,8 @@ blocks! {
     FinalNorm => "final_norm",
     /// Output projection.
     LmHead => "lm_head",
+    /// A layer of an image network.
+    Features => "features",
     /// Loss.
     Loss => "loss",
     /// Gradient scaler.

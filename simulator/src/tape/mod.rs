@@ -23,7 +23,7 @@ pub use node::{
     SavedSlot, Source,
 };
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
-pub use rule::{Attention, Backward, Batched, Grouped, Patches, Product};
+pub use rule::{Attention, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
 use crate::clock::{Issue, Work};
 use crate::tensor::{DType, Layout, Shape};
@@ -396,7 +396,8 @@ impl Tape {
     pub fn finish_node(&mut self, node: Node) -> Source {
         match self.saving {
             Saving::Direct | Saving::Deferred(_) => {
-                for edge in node.edges {
+                let parts = node.parts.iter().map(|&(edge, _)| edge);
+                for edge in node.edges.into_iter().chain(parts) {
                     match edge {
                         Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,

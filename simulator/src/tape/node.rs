@@ -1,6 +1,6 @@
 //! Autograd's records: nodes, edges, parameters, checkpoints.
 
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 use super::Tensor;
 use super::hooks::{Shard, Split};
@@ -167,6 +167,8 @@ pub struct Node {
     pub backward: Backward,
     /// Where the gradients of its inputs go.
     pub edges: Edges,
+    /// Where parts of its gradient go, and their shapes, when it joined any number of tensors.
+    pub parts: Vec<(Edge, Shape)>,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -189,6 +191,7 @@ impl Node {
             scope,
             backward,
             edges: [Edge::None; MAX_INPUTS],
+            parts: Vec::new(),
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,
@@ -242,6 +245,8 @@ pub struct Param {
     /// The parameter that products take instead: sharding an output projection breaks its tie with
     /// the embedding.
     pub untied: Option<ParamId>,
+    /// Its memory order.
+    pub layout: Layout,
     /// Whether it gets a gradient.
     pub trainable: bool,
     /// The adapter that the projection with this weight has.
@@ -281,6 +286,7 @@ impl Param {
             shard: None,
             split: None,
             untied: None,
+            layout: Layout::Contiguous,
             trainable: true,
             adapter: None,
             hooked: false,

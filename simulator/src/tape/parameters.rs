@@ -1,8 +1,6 @@
 //! Parameters and buffers of the model.
 
-use super::{
-    Layout, Param, ParamId, Prim, Saving, Shard, Sharding, Source, StorageId, Tape, Tensor,
-};
+use super::{Param, ParamId, Prim, Saving, Shard, Sharding, Source, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::timeline::Category;
 
@@ -84,14 +82,15 @@ impl Tape {
     /// A handle to a parameter.
     pub fn weight(&mut self, id: ParamId) -> Tensor {
         let param = &self.params[id.index()];
-        let (storage, shape, dtype) = (param.storage, param.shape, param.dtype);
+        let (storage, shape, dtype, layout) =
+            (param.storage, param.shape, param.dtype, param.layout);
         let source = if param.trainable && self.saving != Saving::Off {
             Source::Param { id, view: false }
         } else {
             Source::None
         };
         self.record.retain(storage);
-        Tensor { storage, shape, dtype, layout: Layout::Contiguous, source, view: false }
+        Tensor { storage, shape, dtype, layout, source, view: false }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a node makes its gradients: one rule for each primitive, with the sizes it needs.
 
 use crate::clock::AttentionKernel;
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 
 /// The rule of a node's backward, with the numbers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +45,12 @@ pub enum Backward {
     },
     /// One output element per gradient element: a new tensor of the input's dtype.
     Unary,
+    /// `relu`: as [`Self::Unary`], in the memory order of the result, which `threshold_backward` names
+    /// before the gradient.
+    Threshold {
+        /// Memory order of the result.
+        layout: Layout,
+    },
     /// `pow(2)`: `grad * (2 * self.pow(1))`.
     Square,
     /// `rsqrt`: `-0.5 * grad * result.pow(3)`.
@@ -165,15 +171,53 @@ pub enum Backward {
     },
     /// Convolution over patches.
     Patches(Patches),
+    /// Any other convolution of images.
+    Conv2d(Conv2d),
+    /// Batch norm in training.
+    BatchNorm {
+        /// Shape of the input.
+        input: Shape,
+        /// Memory order of the input.
+        layout: Layout,
+        /// The weight's dtype.
+        weight: DType,
+    },
+    /// A pool: a gradient of the input's shape and memory order.
+    Pool {
+        /// Shape of the input.
+        input: Shape,
+        /// Memory order of the input.
+        layout: Layout,
+    },
+    /// The mean over an image's pixels: the gradient expanded, then divided.
+    ImageMean {
+        /// Shape of the input.
+        input: Shape,
+    },
+    /// `as_strided` of a dense tensor: zeros of its size, the gradient copied in.
+    AsStrided,
+    /// `permute` of a dense tensor of four dimensions.
+    Permute {
+        /// Shape before.
+        input: Shape,
+        /// Whether channels went to the last place.
+        to_last: bool,
+    },
+    /// `cat` of any number of tensors along the channels: views of the gradient.
+    CatChannels,
     /// Layer norm.
     LayerNorm {
         /// Rows.
         rows: u64,
         /// Columns.
         columns: u64,
+        /// Memory order of the input.
+        layout: Layout,
     },
     /// Dropout: the gradient times the mask.
     Dropout,
+    /// Dropout in place of a view, which autograd sees as a change of the view's base.
+    DropoutOfView,
     /// Softmax over the last dimension.
     Softmax {
         /// The input's dtype.
@@ -294,4 +338,51 @@ pub struct Attention {
     pub value_dim: u64,
     /// Whether a token sees only itself and those before it.
     pub causal: bool,
+}
+
+/// Sizes of a convolution of square images with square kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv2d {
+    /// How many images.
+    pub images: u64,
+    /// Channels in.
+    pub inputs: u64,
+    /// Channels out.
+    pub outputs: u64,
+    /// Pixels a side of an image.
+    pub side: u64,
+    /// Pixels a side of the kernel.
+    pub kernel: u64,
+    /// Pixels from one place of the kernel to the next.
+    pub stride: u64,
+    /// Pixels added at each edge.
+    pub padding: u64,
+    /// Groups of channels that do not meet.
+    pub groups: u64,
+    /// Whether a bias is added.
+    pub bias: bool,
+    /// Memory order in which the forward's kernels work.
+    pub layout: Layout,
+    /// Memory orders of input and weight as they are kept.
+    pub kept: [Layout; 2],
+    /// Whether PyTorch's own kernels run it: one input channel a group.
+    pub native: bool,
+}
+
+impl Conv2d {
+    /// Pixels a side of the result.
+    pub const fn out_side(&self) -> u64 {
+        (self.side + 2 * self.padding - self.kernel) / self.stride + 1
+    }
+
+    /// Shapes of input, weight and result.
+    pub fn shapes(&self) -> [Shape; 3] {
+        let &Self { images, inputs, outputs, side, kernel, groups, .. } = self;
+        let out = self.out_side();
+        [
+            Shape::new([images, inputs, side, side]),
+            Shape::new([outputs, inputs / groups, kernel, kernel]),
+            Shape::new([images, outputs, out, out]),
+        ]
+    }
 }

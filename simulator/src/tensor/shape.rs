@@ -23,6 +23,21 @@ impl Shape {
         shape
     }
 
+    /// A shape of the given sizes, as many as there are.
+    ///
+    /// # Panics
+    ///
+    /// With more than four dimensions.
+    pub fn of(sizes: &[u64]) -> Self {
+        assert!(sizes.len() <= 4, "shapes have at most four dimensions");
+        let mut shape = Self::scalar();
+        for (dim, &size) in shape.sizes.iter_mut().zip(sizes) {
+            *dim = size;
+            shape.n_dims += 1;
+        }
+        shape
+    }
+
     /// A zero-dimensional tensor.
     pub const fn scalar() -> Self {
         Self { sizes: [1; 4], n_dims: 0 }
@@ -53,6 +68,15 @@ impl Shape {
     pub fn with_last(mut self, size: u64) -> Self {
         self.sizes[usize::from(self.n_dims) - 1] = size;
         self
+    }
+
+    /// Whether images of this shape have the same bytes in both orders: they have one channel or one
+    /// pixel.
+    pub fn order_is_ambiguous(&self) -> bool {
+        match *self.sizes() {
+            [_, channels, height, width] => channels == 1 || height * width == 1,
+            _ => true,
+        }
     }
 
     /// The shape of an operation between two, with broadcasting.
@@ -88,6 +112,13 @@ pub enum Layout {
     HeadsLast,
     /// A slice of a wider row, so that rows are not adjacent; transposed or not.
     Strided,
+    /// `[images, channels, height, width]` with a pixel's channels adjacent
+    /// (`torch.channels_last`).
+    ChannelsLast,
+    /// `[images, height, width, channels]` with a channel's pixels adjacent.
+    ChannelsFirst,
+    /// Some of the channels of a tensor that is [`Self::ChannelsLast`].
+    SomeChannels,
 }
 
 impl Layout {
@@ -102,7 +133,28 @@ impl Layout {
     pub const fn of_result(self) -> Self {
         match self {
             Self::Strided => Self::Contiguous,
+            Self::SomeChannels => Self::ChannelsLast,
             dense => dense,
+        }
+    }
+
+    /// The layout of `x.permute(0, 2, 3, 1)`.
+    #[must_use]
+    pub const fn channels_to_last(self) -> Self {
+        match self {
+            Self::ChannelsLast => Self::Contiguous,
+            Self::Contiguous => Self::ChannelsFirst,
+            other => other,
+        }
+    }
+
+    /// The layout of `x.permute(0, 3, 1, 2)`.
+    #[must_use]
+    pub const fn channels_to_first(self) -> Self {
+        match self {
+            Self::ChannelsFirst => Self::Contiguous,
+            Self::Contiguous => Self::ChannelsLast,
+            other => other,
         }
     }
 

@@ -359,6 +359,27 @@ fn every_loss_and_few_layers_fold() {
     }
 }
 
+/// Their layers are all run, for no two need be alike; micro-batches fold.
+#[test]
+fn image_networks_fold() {
+    for name in ["resnet18", "densenet121", "convnext_tiny", "mobilenet_v3_small"] {
+        for precision in ["fp32", "amp_bf16", "amp_fp16"] {
+            for channels_last in [false, true] {
+                let config = json!({"name": name, "image_size": 64, "num_classes": 10});
+                agrees(&valid(
+                    &json!({"kind": "torchvision", "config": config}),
+                    &[
+                        ("workload.seq_len", 0.into()),
+                        ("workload.grad_accum", 5.into()),
+                        ("precision", precision.into()),
+                        ("stack.channels_last", channels_last.into()),
+                    ],
+                ));
+            }
+        }
+    }
+}
+
 #[test]
 fn sliding_windows_fold() {
     for first_layer in [0, 1, 2, 5, 9] {

@@ -50,13 +50,15 @@ pub enum ModelKind {
     Roberta,
     /// `T5ForConditionalGeneration`.
     T5,
+    /// A model of `torchvision.models`, named in its configuration.
+    Torchvision,
     /// `ViTForImageClassification`.
     Vit,
 }
 
 impl ModelKind {
     /// All kinds, in the order shown to people.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -77,9 +79,10 @@ impl ModelKind {
         Self::Roberta,
         Self::T5,
         Self::Vit,
+        Self::Torchvision,
     ];
 
-    /// The transformers class.
+    /// The transformers class; of torchvision's models, the module of the functions that build them.
     pub const fn class(self) -> &'static str {
         match self {
             Self::DeepseekV3 => "DeepseekV3ForCausalLM",
@@ -101,6 +104,7 @@ impl ModelKind {
             Self::Qwen3Moe => "Qwen3MoeForCausalLM",
             Self::Roberta => "RobertaForMaskedLM",
             Self::T5 => "T5ForConditionalGeneration",
+            Self::Torchvision => "torchvision.models",
             Self::Vit => "ViTForImageClassification",
         }
     }
@@ -127,6 +131,7 @@ impl ModelKind {
             Self::Qwen3Moe => "qwen3_moe",
             Self::Roberta => "roberta",
             Self::T5 => "t5",
+            Self::Torchvision => "torchvision",
             Self::Vit => "vit",
         }
     }

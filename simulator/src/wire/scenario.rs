@@ -265,6 +265,10 @@ pub struct Stack {
     /// Whether fp32 matrix products may run as TF32 (`torch.backends.cuda.matmul.allow_tf32`).
     #[serde(default)]
     pub tf32: bool,
+    /// Whether weights and images have a pixel's channels adjacent
+    /// (`model.to(memory_format=torch.channels_last)`). Only torchvision's models.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub channels_last: bool,
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alloc_conf: String,

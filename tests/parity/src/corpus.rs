@@ -40,6 +40,9 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
     }
     let model = model(&mut dice, catalog);
     let longest = longest(&model, catalog);
+    let checkpoints = kind(&model, catalog) != Some(ModelKind::Torchvision);
+    let precision = dice.word::<Precision>();
+    let checkpointing = dice.word::<Checkpointing>();
     json!({
         "version": 1,
         "name": format!("corpus {index}"),
@@ -51,9 +54,9 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
             "seq_len": (1 + dice.below(1024)).min(longest),
             "grad_accum": 1 + dice.below(3),
         },
-        "precision": dice.word::<Precision>(),
+        "precision": precision,
         "optimizer": optimizer,
-        "checkpointing": dice.word::<Checkpointing>(),
+        "checkpointing": if checkpoints { checkpointing } else { "none" },
         "stack": {
             "attention": dice.word::<Attention>(),
             "loss": dice.word::<Loss>(),
@@ -70,12 +73,17 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
 
 /// Tokens that a model of the catalog takes; none where it reads images.
 fn longest(model: &Value, catalog: &Catalog) -> usize {
-    let card = model["id"].as_str().and_then(|id| catalog.model(id));
-    match card.map(|card| card.kind) {
-        Some(ModelKind::Vit) => 0,
+    match kind(model, catalog) {
+        Some(ModelKind::Vit | ModelKind::Torchvision) => 0,
         Some(ModelKind::Bert | ModelKind::Roberta) => 512,
         _ => 1024,
     }
+}
+
+/// The class of a model of the catalog.
+fn kind(model: &Value, catalog: &Catalog) -> Option<ModelKind> {
+    let card = model["id"].as_str().and_then(|id| catalog.model(id));
+    card.map(|card| card.kind)
 }
 
 /// A quarter from the catalog, where shapes are real; the rest small and odd.

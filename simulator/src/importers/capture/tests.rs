@@ -29,7 +29,7 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
                 assert!(faults.0.iter().all(|fault| fault.rule == Rule::Unsupported), "{faults}");
                 let ours = [
                     "llama", "gpt2", "qwen0", "qwen3", "mixs", "dsv3", "bertl", "opt350", "vitl",
-                    "t5l",
+                    "t5l", "resnet",
                 ];
                 let ours = ours.iter().any(|k| id.starts_with(k));
                 let other = ["-infer", "-compile"];
@@ -37,7 +37,7 @@ fn captures_are_scenarios_of_as_many_parameters_or_unsupported() {
             }
         }
     }
-    assert_eq!(read, 37);
+    assert_eq!(read, 46);
 }
 
 fn case(changes: &Value) -> Value {
@@ -65,6 +65,27 @@ fn defaults_are_the_programs() {
     assert_eq!(scenario.stack, Stack { tf32: true, ..Stack::default() });
     assert_eq!(scenario.workload.grad_accum, 1);
     assert_eq!(scenario.name.as_deref(), Some("a"));
+}
+
+#[test]
+fn torchvision_models_take_their_images_from_the_case() {
+    let torchvision = |changes: &Value| {
+        let mut case = json!({
+            "id": "a", "model": {"kind": "torchvision", "config": {"name": "regnet_y_400mf"}},
+            "micro_batch": 2, "precision": "fp32", "image": 96, "channels_last": true
+        });
+        for (key, value) in changes.as_object().unwrap() {
+            case[key] = value.clone();
+        }
+        capture_case(&case, "NVIDIA H200")
+    };
+    let scenario = torchvision(&json!({})).unwrap();
+    let Model::Inline { kind, config } = &scenario.model else { panic!("inline") };
+    assert_eq!((*kind, &config["image_size"]), (ModelKind::Torchvision, &json!(96)));
+    assert!(scenario.stack.channels_last);
+    validate(&scenario, &Catalog::builtin()).unwrap();
+    let faults = torchvision(&json!({"precision": "bf16"})).unwrap_err();
+    assert_eq!(faults.0[0].path, "case.precision");
 }
 
 #[test]

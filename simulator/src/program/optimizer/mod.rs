@@ -36,6 +36,15 @@ impl Process<'_> {
                 _ => Scaler::unscale(&mut self.tape, &gradients),
             }
         });
+        let by_scaler = self.scenario.optimizer.implementation != Implementation::Fused;
+        if found_inf.is_some() && by_scaler && 0 < self.skips {
+            // `_maybe_opt_step` leaves the optimizer out when a gradient is not finite.
+            self.skips -= 1;
+            for tensor in found_inf.into_iter().flatten() {
+                self.tape.release(tensor);
+            }
+            return self.zero_grad(&trainable);
+        }
         let groups = groups(&self.tape, &trainable);
         for group in &groups {
             self.optimize(group);

@@ -39,6 +39,7 @@ mod opt;
 mod parallel;
 mod phi3;
 mod t5;
+mod vision;
 mod vit;
 
 pub use bert::Bert;
@@ -53,6 +54,7 @@ pub(crate) use opt::POSITION_OFFSET;
 pub use parallel::Parallel;
 pub use phi3::Phi3;
 pub use t5::T5;
+pub use vision::{Act, Conv, Excite, Join, Op, Residual, Slot, Vision, Window, slots};
 pub(crate) use vit::CHANNELS;
 pub use vit::Vit;
 
@@ -79,6 +81,8 @@ pub enum Architecture {
     Parallel(Parallel),
     /// `T5ForConditionalGeneration`.
     T5(T5),
+    /// A model of `torchvision.models`.
+    Vision(Vision),
     /// `ViTForImageClassification`.
     Vit(Vit),
 }
@@ -99,6 +103,7 @@ impl Architecture {
                 parallel::read(kind, table, faults).map(Self::Parallel)
             }
             ModelKind::T5 => t5::read(table, faults).map(Self::T5),
+            ModelKind::Torchvision => vision::read(table, faults).map(Self::Vision),
             ModelKind::Vit => vit::read(table, faults).map(Self::Vit),
             ModelKind::DeepseekV3
             | ModelKind::Gemma2
@@ -126,6 +131,7 @@ impl Architecture {
             Self::Opt(model) => model,
             Self::Parallel(model) => model,
             Self::T5(model) => model,
+            Self::Vision(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -139,6 +145,7 @@ impl Architecture {
             Self::Opt(model) => model,
             Self::Parallel(model) => model,
             Self::T5(model) => model,
+            Self::Vision(model) => model,
             Self::Vit(model) => model,
         }
     }
@@ -245,6 +252,23 @@ pub trait Family: core::fmt::Debug {
 
     /// The formula of [`Self::parameters`], and the values put in.
     fn parameters_formula(&self) -> [String; 2];
+
+    /// The library whose class it is, with its version.
+    fn library(&self) -> &'static str {
+        "transformers 5.17"
+    }
+
+    /// First steps whose gradients overflow in fp16 at the scaler's first scales, so that it skips the
+    /// update; `images`: items of a micro-batch. An estimate, for numbers are not simulated.
+    fn skipped_steps(&self, images: u64) -> u64 {
+        let _ = images;
+        0
+    }
+
+    /// FLOPs of one item's forward pass, where they do not follow from tokens and parameters.
+    fn forward_flops(&self) -> Option<u128> {
+        None
+    }
 }
 
 /// A linear layer inside the repeated layers.
@@ -283,6 +307,8 @@ pub enum Task {
     TokenLabels,
     /// Predict one label for each item.
     Classification,
+    /// The same, with a loss over `logits.float()`.
+    ClassificationInF32,
 }
 
 /// What a model reads.
