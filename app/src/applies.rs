@@ -3,7 +3,7 @@
 use simulator::scenario::{Architecture, Data, Positions};
 use simulator::wire::Scenario;
 use simulator::wire::parallel::DataParallel;
-use simulator::wire::scenario::{OptimizerName, Precision};
+use simulator::wire::scenario::{Checkpointing, OptimizerName, Precision};
 
 use crate::field::FieldName;
 
@@ -12,6 +12,8 @@ use crate::field::FieldName;
 pub(crate) struct Shape {
     /// Whether it reads images, which have no length.
     pub images: bool,
+    /// Whether it is a network of convolutions: without attention, and nothing to checkpoint.
+    pub convolutions: bool,
     /// Whether its labels are sequences of their own length.
     pub decoder: bool,
     /// How many positions it has or was trained for.
@@ -31,6 +33,7 @@ impl Shape {
         }
         Self {
             images: matches!(family.data(), Data::Images(_)),
+            convolutions: matches!(architecture, Architecture::Vision(_)),
             decoder: family.has_decoder(),
             positions: match family.positions() {
                 Positions::Table(rows) | Positions::Trained(rows) => Some(rows),
@@ -71,6 +74,13 @@ pub(crate) fn applies(field: FieldName, scenario: &Scenario, shape: &Shape) -> b
         }
         FieldName::Momentum => optimizer.name.has_momentum() || optimizer.momentum.is_some(),
         FieldName::Centered => optimizer.name == OptimizerName::Rmsprop || optimizer.centered,
+        FieldName::Checkpointing => {
+            !shape.convolutions || scenario.checkpointing != Checkpointing::None
+        }
+        FieldName::Attention => !shape.convolutions,
+        // Classes have a loss of their own.
+        FieldName::Loss => !shape.images,
+        FieldName::ChannelsLast => shape.convolutions || scenario.stack.channels_last,
         _ => true,
     }
 }

@@ -51,13 +51,14 @@ pub(crate) enum FieldName {
     Checkpointing,
     Attention,
     Loss,
+    ChannelsLast,
     ExpandableSegments,
     AllocConf,
 }
 
 impl FieldName {
     /// All fields, in the form's order.
-    pub(crate) const ALL: [Self; 35] = [
+    pub(crate) const ALL: [Self; 36] = [
         Self::Model,
         Self::Gpu,
         Self::Count,
@@ -91,6 +92,7 @@ impl FieldName {
         Self::Checkpointing,
         Self::Attention,
         Self::Loss,
+        Self::ChannelsLast,
         Self::ExpandableSegments,
         Self::AllocConf,
     ];
@@ -131,6 +133,7 @@ impl FieldName {
             Self::Checkpointing => "checkpointing",
             Self::Attention => "stack.attention",
             Self::Loss => "stack.loss",
+            Self::ChannelsLast => "stack.channels_last",
             Self::ExpandableSegments => "stack.alloc_conf.expandable_segments",
             Self::AllocConf => "stack.alloc_conf",
         }
@@ -172,6 +175,7 @@ impl FieldName {
             Self::Checkpointing => "f-checkpointing",
             Self::Attention => "f-attention",
             Self::Loss => "f-loss",
+            Self::ChannelsLast => "f-channels-last",
             Self::ExpandableSegments => "f-expandable-segments",
             Self::AllocConf => "f-alloc-conf",
         }
@@ -180,7 +184,7 @@ impl FieldName {
     /// More words that the search finds it by.
     pub(crate) const fn keywords(self) -> &'static str {
         match self {
-            Self::Model => "config llama qwen gpt2 mistral",
+            Self::Model => "config llama qwen gpt2 mistral bert t5 vit resnet",
             Self::Gpu => "card h100 a100 vram",
             Self::Count => "number nodes world size several parallel fsdp ddp",
             Self::DataParallel => "fsdp fsdp2 ddp fully_shard distributed zero shard replicas",
@@ -212,6 +216,7 @@ impl FieldName {
             Self::SetToNone => "zero_grad",
             Self::Checkpointing => "gradient_checkpointing recompute activation",
             Self::Attention => "flash sdpa eager attn_implementation",
+            Self::ChannelsLast => "memory_format nhwc",
             Self::Loss => "cross entropy liger logits fused",
             Self::ExpandableSegments => "fragmentation allocator",
             Self::AllocConf => {

@@ -281,8 +281,12 @@ describe("page", () => {
     assert.equal(await page.inputValue("#f-seq-len"), "2048");
     assert.equal(await page.getAttribute("#f-target-len", "placeholder"), "as the input");
     await changed(page, () => page.fill("#f-target-len", "128"));
+    await changed(page, () => page.selectOption("#f-model", "resnet-50"));
+    assert.equal(await page.locator("#f-seq-len, #f-target-len, #f-attention, #f-checkpointing").count(), 0);
+    await page.check("#f-channels-last");
     await changed(page, () => page.selectOption("#f-model", "llama-3.2-1b"));
-    assert.equal(await page.locator("#f-target-len").count(), 0);
+    assert.equal(await page.locator("#f-target-len, #f-channels-last").count(), 0);
+    assert.equal(await page.isVisible("#f-attention"), true);
     assert.equal(await faultsSeen(), 0);
     assertNoFaults(page);
     await page.context().close();

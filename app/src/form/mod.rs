@@ -35,6 +35,10 @@ pub(crate) fn ScenarioForm() -> impl IntoView {
         view! { <Fieldset name=FieldsetName::Adapter><adapter::AdapterFields /></Fieldset> }
             .into_any()
     };
+    let savings = || {
+        view! { <Fieldset name=FieldsetName::Savings><training::SavingsFields /></Fieldset> }
+            .into_any()
+    };
     view! {
         <div id="inputs" class="form" role="form" aria-label=settings.word(|w| w.form.title)>
             <div class="form-top">
@@ -47,7 +51,7 @@ pub(crate) fn ScenarioForm() -> impl IntoView {
             <Fieldset name=FieldsetName::Precision><training::PrecisionFields /></Fieldset>
             {shell::folded(FieldName::Adapter, adapter)}
             <Fieldset name=FieldsetName::Optimizer><training::OptimizerFields /></Fieldset>
-            <Fieldset name=FieldsetName::Savings><training::SavingsFields /></Fieldset>
+            {shell::folded(FieldName::Checkpointing, savings)}
             <Fieldset name=FieldsetName::Stack><training::StackFields /></Fieldset>
             <OtherFaults />
         </div>

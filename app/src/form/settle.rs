@@ -2,7 +2,7 @@
 
 use simulator::wire::Scenario;
 use simulator::wire::parallel::DataParallel;
-use simulator::wire::scenario::{Adapter, AdapterKind, Model};
+use simulator::wire::scenario::{Adapter, AdapterKind, Checkpointing, Model};
 
 use crate::applies::replicas;
 use crate::engine;
@@ -20,7 +20,8 @@ pub(super) const USUAL_RANK: u64 = 16;
 const USUAL_TARGETS: [&str; 9] =
     ["q_proj", "v_proj", "query_key_value", "c_attn", "q", "v", "query", "value", "qkv_proj"];
 
-/// Sets the model. Images have no length, texts have one, and an adapter needs modules to adapt.
+/// Sets the model. Images have no length, texts have one, convolutions alone have an order of channels
+/// and no checkpoints, and an adapter needs modules to adapt.
 pub(super) fn set_model(scenario: &mut Scenario, model: Model) {
     scenario.model = model;
     let Some(shape) = engine::shape(&scenario.model) else { return };
@@ -32,6 +33,11 @@ pub(super) fn set_model(scenario: &mut Scenario, model: Model) {
     }
     if !shape.decoder {
         workload.target_len = 0;
+    }
+    if shape.convolutions {
+        scenario.checkpointing = Checkpointing::None;
+    } else {
+        scenario.stack.channels_last = false;
     }
     if let Some(adapter) = &mut scenario.adapter {
         adapter.targets.retain(|target| shape.projections.contains(&target.as_str()));
@@ -190,6 +196,10 @@ mod tests {
             assert_eq!(engine::fault_count(&plan), 0, "{}", card.id);
             let shape = engine::shape(&plan.model).unwrap_or_default();
             set_adapter(&mut plan, !shape.projections.is_empty());
+            if !shape.convolutions {
+                plan.checkpointing = Checkpointing::Full;
+            }
+            plan.stack.channels_last = shape.convolutions;
             assert_eq!(engine::fault_count(&plan), 0, "{} with an adapter", card.id);
         }
         let vit = engine::catalog().models.iter().find(|card| card.kind.word() == "vit");

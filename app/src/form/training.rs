@@ -224,6 +224,12 @@ const LOSSES: [Loss; 3] = [Loss::Transformers5, Loss::Transformers4, Loss::Fused
 const LOSS_NAMES: [Name; 3] =
     [|choices| choices.loss_5, |choices| choices.loss_4, |choices| choices.loss_fused];
 
+const CHANNELS_LAST: Access<bool> = Access {
+    field: FieldName::ChannelsLast,
+    get: |scenario| scenario.stack.channels_last,
+    set: |scenario: &mut Scenario, on| scenario.stack.channels_last = on,
+};
+
 const EXPANDABLE: Access<bool> = Access {
     field: FieldName::ExpandableSegments,
     get: |scenario| {
@@ -245,9 +251,14 @@ const ALLOC_CONF: Access<String> = Access {
 /// How attention and loss are written, and the allocator's settings.
 #[component]
 pub(super) fn StackFields() -> impl IntoView {
+    let attention =
+        || view! { <SegmentField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
+    let loss = || view! { <SelectField access=LOSS names=&LOSS_NAMES /> }.into_any();
+    let channels_last = || view! { <SwitchField access=CHANNELS_LAST /> }.into_any();
     view! {
-        <SegmentField access=ATTENTION names=&ATTENTION_NAMES />
-        <SelectField access=LOSS names=&LOSS_NAMES />
+        {folded(FieldName::Attention, attention)}
+        {folded(FieldName::Loss, loss)}
+        {folded(FieldName::ChannelsLast, channels_last)}
         <SwitchField access=EXPANDABLE />
         <More><NumberField
                 boxed=Boxed::new(ALLOC_CONF, TEXT)

@@ -414,6 +414,10 @@ fn field(name: FieldName) -> FieldWords {
         ),
         FieldName::Attention => ("Attention", "attn_implementation of transformers."),
         FieldName::Loss => ("Loss", "How the cross-entropy over the vocabulary is computed."),
+        FieldName::ChannelsLast => (
+            "Channels last",
+            "model.to(memory_format=torch.channels_last): a pixel's channels lie side by side.",
+        ),
         FieldName::ExpandableSegments => {
             ("Expandable segments", "expandable_segments:True; less fragmentation.")
         }

@@ -373,6 +373,10 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Checkpointing => ("激活", "重计算的层只保留输入，反向时再做一次前向。"),
         FieldName::Attention => ("注意力", "transformers 的 attn_implementation。"),
         FieldName::Loss => ("损失", "词表交叉熵的计算方式。"),
+        FieldName::ChannelsLast => (
+            "通道在后",
+            "model.to(memory_format=torch.channels_last)：同一像素的各通道在内存中相邻。",
+        ),
         FieldName::ExpandableSegments => ("可扩展段", "expandable_segments:True，可减少碎片。"),
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "与传给进程的值相同。"),
     };

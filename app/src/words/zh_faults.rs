@@ -53,6 +53,8 @@ fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
         (Rule::Unsupported, "parallel.fsdp.reduce_dtype") => "暂不支持用 bf16 归约 fp32 梯度。",
         (Rule::Unsupported, "adapter") => "暂不支持分片模型的适配器。",
         (Rule::Unsupported, "adapter.targets") => "暂不支持该模型的适配器。",
+        (Rule::Unsupported, "checkpointing") => "该模型没有重计算。",
+        (Rule::Unsupported, "stack.channels_last") => "该模型不支持通道在后的布局。",
         (Rule::Unsupported, "optimizer.name") => "暂不支持用该优化器更新分片的参数。",
         _ => return None,
     };
