@@ -81,19 +81,22 @@ fn TargetsField() -> impl IntoView {
     let rules = Rules::here();
     let field = FieldName::AdapterTargets;
     let chosen = TARGETS.value();
+    // One name a line as well.
     let names = Memo::new(move |_| {
-        let mut names: Vec<String> = rules.projections().into_iter().map(str::to_owned).collect();
+        let mut names = rules.projections().join("\n");
         chosen.with(|chosen| {
             for name in chosen.lines() {
-                if names.iter().all(|other| other != name) {
-                    names.push(name.to_owned());
+                if names.lines().all(|other| other != name) {
+                    names.push('\n');
+                    names.push_str(name);
                 }
             }
         });
         names
     });
     let boxes = part(move || {
-        let boxes = names.get().into_iter().enumerate();
+        let names = names.get();
+        let boxes = names.lines().filter(|name| !name.is_empty()).enumerate();
         boxes.map(|target| target_box(target, chosen)).collect::<Vec<AnyView>>().into_any()
     });
     view! {
@@ -103,14 +106,13 @@ fn TargetsField() -> impl IntoView {
     }
 }
 
-fn target_box((index, name): (usize, String), chosen: Memo<String>) -> AnyView {
+fn target_box((index, name): (usize, &str), chosen: Memo<String>) -> AnyView {
     let choice = expect_context::<Choice>();
     let field = FieldName::AdapterTargets;
     // The search for a setting goes to the first one.
     let id = if index == 0 { field.id().to_owned() } else { format!("{}-{index}", field.id()) };
-    let wanted = name.clone();
+    let [wanted, shown, name] = [name; 3].map(str::to_owned);
     let is_chosen = flag(move || chosen.with(|chosen| chosen.lines().any(|name| name == wanted)));
-    let shown = name.clone();
     let flip = move |event: web_sys::Event| {
         let on = event_target_checked(&event);
         choice.set(|scenario| settle::set_target(scenario, &name, on));
