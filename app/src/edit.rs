@@ -10,6 +10,10 @@ pub(crate) fn apply(scenario: &Scenario, mend: &Mend) -> Option<Scenario> {
     let mut document: Value = serde_json::from_slice(&serde_json::to_vec(scenario).ok()?).ok()?;
     let mut place = &mut document;
     for key in mend.path.split('.').filter(|key| !key.is_empty()) {
+        // A table that is left out has its defaults.
+        if place.is_null() {
+            *place = Value::Object(Map::new());
+        }
         place = place.as_object_mut()?.entry(key).or_insert(Value::Null);
     }
     *place = mend.value.clone();
@@ -20,6 +24,10 @@ pub(crate) fn apply(scenario: &Scenario, mend: &Mend) -> Option<Scenario> {
 pub(crate) fn shown(mend: &Mend) -> String {
     match &mend.value {
         Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let texts: Vec<&str> = items.iter().filter_map(Value::as_str).collect();
+            texts.join(", ")
+        }
         other => other.to_string(),
     }
 }
@@ -76,11 +84,18 @@ mod tests {
         assert_eq!(heads, Some(json!(8)));
         let absent = apply(&scenario(), &mend("hardware.process_cap_bytes", json!(5)));
         assert_eq!(absent.and_then(|s| s.hardware.process_cap_bytes), Some(5));
+        let in_absent_table = apply(&scenario(), &mend("parallel.data", json!("ddp")));
+        assert!(in_absent_table.is_some_and(|s| s.parallel.data.is_some()));
     }
 
     #[test]
     fn a_mend_of_the_wrong_type_changes_nothing() {
         assert_eq!(apply(&scenario(), &mend("workload.seq_len", json!("many"))), None);
         assert_eq!(apply(&scenario(), &mend("precision.deeper", json!(1))), None);
+        assert_eq!(
+            apply(&scenario(), &mend("adapter.rank", json!(8))),
+            None,
+            "targets are missing"
+        );
     }
 }

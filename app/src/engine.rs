@@ -10,7 +10,8 @@ use simulator::scenario::{self, Preset, from_value, validate};
 use simulator::wire::scenario::Model;
 use simulator::wire::{Fault, Faults, Note, Scenario};
 
-use crate::field::FieldName;
+use crate::applies::{Shape, applies};
+use crate::field::{self, FieldName};
 use crate::state::Choice;
 
 /// The catalog, read once.
@@ -55,13 +56,30 @@ pub(crate) struct Checked {
     pub faults: Vec<Fault>,
     /// What a reader should know although it breaks none.
     pub notes: Vec<Note>,
+    /// Fields that mean nothing for it.
+    folded: Vec<FieldName>,
+    shape: Shape,
 }
 
-fn check(scenario: &Scenario) -> Checked {
-    match validate(scenario, catalog()) {
-        Ok(valid) => Checked { faults: Vec::new(), notes: valid.notes().to_vec() },
-        Err(faults) => Checked { faults: faults.0, notes: Vec::new() },
-    }
+/// Checks a scenario; a model at fault keeps the fields of the one before.
+fn check(scenario: &Scenario, before: Option<&Checked>) -> Checked {
+    let (faults, notes, shape) = match validate(scenario, catalog()) {
+        Ok(valid) => (Vec::new(), valid.notes().to_vec(), Some(Shape::of(valid.architecture()))),
+        Err(faults) => (faults.0, Vec::new(), shape(&scenario.model)),
+    };
+    let shape = shape.or_else(|| before.map(|before| before.shape.clone())).unwrap_or_default();
+    let folded = FieldName::ALL.into_iter().filter(|field| !applies(*field, scenario, &shape));
+    Checked { faults, notes, folded: folded.collect(), shape }
+}
+
+/// What a model's family says; `None` when its fields are at fault.
+pub(crate) fn shape(model: &Model) -> Option<Shape> {
+    scenario::architecture(model, catalog()).as_ref().map(Shape::of)
+}
+
+/// How many rules a scenario breaks.
+pub(crate) fn fault_count(scenario: &Scenario) -> usize {
+    validate(scenario, catalog()).err().map_or(0, |faults| faults.0.len())
 }
 
 /// What the rules say about the scenario on the page.
@@ -70,7 +88,7 @@ pub(crate) struct Rules(Memo<Checked>);
 
 impl Rules {
     pub(crate) fn new(choice: Choice) -> Self {
-        Self(Memo::new(move |_| choice.scenario.with(check)))
+        Self(Memo::new(move |before| choice.scenario.with(|now| check(now, before))))
     }
 
     /// Those of this page.
@@ -94,6 +112,32 @@ impl Rules {
         picked.into()
     }
 
+    /// The faults that no field shows, beside the given keys of an inline model.
+    pub(crate) fn homeless(self, keys: Memo<&'static [&'static str]>) -> Signal<Vec<Fault>> {
+        let picked = Memo::new(move |_| {
+            let keys = keys.get();
+            let homeless = |checked: &Checked| {
+                let faults = checked.faults.iter();
+                faults
+                    .filter(|fault| field::is_homeless(&fault.path, keys, &checked.folded))
+                    .cloned()
+                    .collect()
+            };
+            self.0.with(homeless)
+        });
+        picked.into()
+    }
+
+    /// Whether a field means something for the scenario.
+    pub(crate) fn applies(self, field: FieldName) -> bool {
+        self.0.with(|checked| !checked.folded.contains(&field))
+    }
+
+    /// The modules that an adapter may target.
+    pub(crate) fn projections(self) -> Vec<&'static str> {
+        self.0.with(|checked| checked.shape.projections.clone())
+    }
+
     /// The notes that a field shows.
     pub(crate) fn notes_at(self, field: FieldName) -> Signal<Vec<Note>> {
         let picked = Memo::new(move |_| {
@@ -111,5 +155,59 @@ impl Rules {
 
     pub(crate) fn count(self) -> usize {
         self.0.with(|checked| checked.faults.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use simulator::wire::parallel::DataParallel;
+    use simulator::wire::scenario::{Adapter, AdapterKind, OptimizerName};
+
+    use super::*;
+
+    fn adapter(target: &str) -> Option<Adapter> {
+        let targets = Vec::from([target.to_owned()]);
+        Some(Adapter { kind: AdapterKind::Lora, rank: 8, targets, dropout: 2.0 })
+    }
+
+    #[test]
+    fn every_fault_stands_at_a_field_that_is_shown() {
+        let changes: [fn(&mut Scenario); 9] = [
+            |plan| plan.hardware.count = 8,
+            |plan| plan.parallel.data = Some(DataParallel::Fsdp2),
+            |plan| {
+                plan.hardware.count = 8;
+                plan.parallel.tensor = 2;
+                plan.parallel.data = Some(DataParallel::Fsdp2);
+                plan.optimizer.name = OptimizerName::Muon;
+                plan.adapter = adapter("q_proj");
+            },
+            |plan| {
+                plan.parallel.data = Some(DataParallel::Ddp);
+                plan.parallel.ddp.bucket_cap_mb = 0;
+            },
+            |plan| plan.adapter = adapter("query"),
+            |plan| plan.optimizer.centered = true,
+            |plan| plan.optimizer.momentum = Some(0.9),
+            |plan| plan.workload.target_len = 7,
+            |plan| plan.model = Model::Catalog { id: "vit-base-patch16-224".to_owned() },
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut plan = presets()[0].scenario.clone();
+            change(&mut plan);
+            let checked = check(&plan, None);
+            assert!(!checked.faults.is_empty(), "{index}");
+            for fault in &checked.faults {
+                assert!(!field::is_homeless(&fault.path, &[], &checked.folded), "{index}: {fault}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_at_fault_keeps_the_fields_of_the_one_before() {
+        let mut plan = presets()[0].scenario.clone();
+        let before = check(&plan, None);
+        plan.model = Model::Catalog { id: "no such model".to_owned() };
+        assert_eq!(check(&plan, Some(&before)).folded, before.folded);
     }
 }

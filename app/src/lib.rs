@@ -11,6 +11,7 @@
 
 mod address;
 mod app;
+mod applies;
 mod asking;
 mod dom;
 mod edit;

@@ -47,6 +47,22 @@ async function changed(page, act) {
   return answer(page);
 }
 
+/** Counts the moments at which the page says that an input is at fault. */
+async function watchFaults(page) {
+  await page.evaluate(() => {
+    globalThis.faultsSeen = 0;
+    const look = () => (globalThis.faultsSeen += document.querySelectorAll(".trouble, .faults li").length);
+    new MutationObserver(look).observe(document.body, { childList: true, subtree: true });
+  });
+  return () => page.evaluate(() => globalThis.faultsSeen);
+}
+
+/** Bytes of a category at the peak, from the table of the open tab `peak`. */
+async function atPeak(page, category) {
+  const row = page.locator("#tab-panel table").first().locator("tbody tr", { hasText: category });
+  return Number((await row.locator(".size").getAttribute("title")).replace(/\D/g, ""));
+}
+
 /** Drops a file on the page, as the operating system would. */
 function drop(page, name, text) {
   return page.evaluate(
@@ -158,6 +174,120 @@ describe("page", () => {
     await page.fill("#f-paste-text", JSON.stringify({ ...CONFIG, num_hidden_layers: 2 }));
     await changed(page, () => page.click(".dialog button[type=submit]"));
     assert.equal(await page.inputValue("#f-config-num-hidden-layers"), "2");
+    assertNoFaults(page);
+    await page.context().close();
+  });
+
+  it("deals weights and states out over eight GPUs, and back", async () => {
+    const page = await ready(browser);
+    const faultsSeen = await watchFaults(page);
+    const facts = page.locator(".facts span").first();
+    const alone = await answer(page);
+    assert.equal(await page.locator("#f-data-parallel, #f-tensor-parallel").count(), 0);
+
+    const dealt = await changed(page, () => page.fill("#f-count", "8"));
+    assert.equal(await page.isChecked("#f-data-parallel-1"), true, "FSDP2");
+    assert.ok(peakOf(dealt) < peakOf(alone), `${dealt} after ${alone}`);
+    assert.match(await facts.innerText(), /on this rank/);
+    assert.deepEqual(await axe(page), [], "with FSDP2");
+    await shot(page, "fsdp2");
+    const onHost = await changed(page, () => page.check("#f-cpu-offload"));
+    assert.ok(peakOf(onHost) < peakOf(dealt), `${onHost} after ${dealt}`);
+    await changed(page, () => page.uncheck("#f-cpu-offload"));
+
+    await page.focus("#f-data-parallel-1");
+    const whole = await changed(page, () => page.keyboard.press("ArrowLeft"));
+    assert.ok(peakOf(dealt) < peakOf(whole), `${whole} after ${dealt}`);
+    assert.equal(await page.isVisible("#f-bucket-view"), true);
+    assert.equal(await page.locator("#f-cpu-offload").count(), 0);
+    // The first digit alone would be one GPU, which shares nothing.
+    await page.fill("#f-count", "");
+    await page.focus("#f-count");
+    await page.keyboard.type("16");
+    assert.equal(await page.isChecked("#f-data-parallel"), true, "DDP");
+
+    await page.fill("#f-count", "8");
+    const split = await changed(page, () => page.fill("#f-tensor-parallel", "8"));
+    assert.ok(peakOf(split) < peakOf(whole), `${split} after ${whole}`);
+    assert.equal(await page.locator("#f-data-parallel").count(), 0);
+    assert.equal(await faultsSeen(), 0);
+    await page.fill("#f-tensor-parallel", "2");
+    await page.waitForSelector(".field:has(#f-tensor-parallel) .mend");
+    await page.click(".field:has(#f-tensor-parallel) .mend");
+    assert.equal(await page.inputValue("#f-tensor-parallel"), "1");
+    assert.equal(await page.locator(".trouble").count(), 0);
+
+    await page.fill("#f-count", "1");
+    await page.waitForFunction(
+      (old) => document.querySelector(".verdict-text").innerText.replace(/\s+/g, " ") === old,
+      alone,
+    );
+    assert.equal(await page.locator("#f-data-parallel, #f-tensor-parallel").count(), 0);
+    assertNoFaults(page);
+    await page.context().close();
+  });
+
+  it("trains an adapter beside frozen weights", async () => {
+    const page = await ready(browser);
+    await page.click("#tab-peak");
+    const [before, states] = [await answer(page), await atPeak(page, "Optimizer states")];
+    const faultsSeen = await watchFaults(page);
+    const adapted = await changed(page, () => page.check("#f-adapter"));
+    assert.equal(await faultsSeen(), 0);
+    assert.ok(peakOf(adapted) < peakOf(before), `${adapted} after ${before}`);
+    const few = await atPeak(page, "Optimizer states");
+    assert.ok(few < states / 20, `${few} bytes of states after ${states}`);
+    assert.match(await page.locator(".facts span").first().innerText(), /trained/);
+    assert.deepEqual(await axe(page), [], "with an adapter");
+    await page.locator("#f-adapter").scrollIntoViewIfNeeded();
+    await shot(page, "lora");
+
+    const counted = () => page.locator(".facts span").first().getAttribute("title");
+    const two = await counted();
+    await page.focus("#f-adapter-targets");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Space"); // the second of the model's modules
+    await page.waitForFunction((old) => document.querySelector(".facts span").title !== old, two);
+    const targets = page.locator(".targets input");
+    for (const index of (await targets.all()).keys()) await targets.nth(index).uncheck();
+    await page.waitForSelector(".targets ~ [role=alert] .faults");
+    await page.click(".field:has(.targets) .reset-dot");
+    await page.waitForFunction((old) => document.querySelector(".facts span").title === old, two);
+    await page.fill("#f-adapter-rank", "64");
+    await page.waitForFunction((old) => document.querySelector(".facts span").title !== old, two);
+
+    await changed(page, () => page.click(".field:has(#f-adapter) .reset-dot"));
+    assert.equal(await page.locator("#f-adapter-rank").count(), 0);
+    await changed(page, () => page.fill("#f-count", "8"));
+    await page.check("#f-adapter");
+    await page.waitForSelector(".field:has(#f-adapter) .faults");
+    assert.deepEqual(await axe(page), [], "with an adapter that cannot be");
+    await page.click(".field:has(#f-adapter) .mend");
+    assert.equal(await page.isChecked("#f-adapter"), false);
+    assert.equal(await page.locator(".trouble").count(), 0);
+    assertNoFaults(page);
+    await page.context().close();
+  });
+
+  it("asks for a length where the model reads texts, and for a second one where it writes them", async () => {
+    const page = await ready(browser);
+    const faultsSeen = await watchFaults(page);
+    await changed(page, () => page.selectOption("#f-model", "vit-base-patch16-224"));
+    assert.equal(await page.locator("#f-seq-len, #f-target-len").count(), 0);
+    await page.fill("#f-search", "context length");
+    assert.equal(await page.locator("#f-search-hits li").count(), 0);
+    await page.fill("#f-search", "");
+    await changed(page, () => page.selectOption("#f-model", "t5-small"));
+    assert.equal(await page.inputValue("#f-seq-len"), "2048");
+    assert.equal(await page.getAttribute("#f-target-len", "placeholder"), "as the input");
+    await changed(page, () => page.fill("#f-target-len", "128"));
+    await changed(page, () => page.selectOption("#f-model", "resnet-50"));
+    assert.equal(await page.locator("#f-seq-len, #f-target-len, #f-attention, #f-checkpointing").count(), 0);
+    await page.check("#f-channels-last");
+    await changed(page, () => page.selectOption("#f-model", "llama-3.2-1b"));
+    assert.equal(await page.locator("#f-target-len, #f-channels-last").count(), 0);
+    assert.equal(await page.isVisible("#f-attention"), true);
+    assert.equal(await faultsSeen(), 0);
     assertNoFaults(page);
     await page.context().close();
   });
@@ -319,6 +449,12 @@ describe("page", () => {
     await page.click(".sheet-open");
     assert.equal(await page.isVisible("#f-seq-len"), true);
     await changed(page, () => page.fill("#f-seq-len", "1024"));
+    await changed(page, () => page.fill("#f-count", "8"));
+    await changed(page, () => page.check("#f-cpu-offload"));
+    assert.deepEqual(await axe(page), []);
+    assert.equal(await overflow(), 0);
+    await page.locator("#f-cpu-offload").scrollIntoViewIfNeeded();
+    await shot(page, "fsdp2-sheet");
     await page.click(".sheet-done");
     assert.equal(await page.isVisible("#f-seq-len"), false);
     assert.equal(await overflow(), 0);

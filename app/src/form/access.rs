@@ -74,6 +74,17 @@ pub(super) const COUNT: Notation<u64> = Notation {
     unit: |_| "",
 };
 
+/// Whole numbers that stand for another value at 0, which is then left out.
+pub(super) const COUNT_OR_NONE: Notation<u64> = Notation {
+    write: |value, _| if *value == 0 { String::new() } else { value.to_string() },
+    read: |text, _| if text.trim().is_empty() { Some(0) } else { format::parse_count(text) },
+    complaint: |form| form.whole_number,
+    unit: |_| "",
+};
+
+/// Whole numbers of MiB, whatever the page's unit, as PyTorch takes them.
+pub(super) const MEBIBYTES: Notation<u64> = Notation { unit: |_| "MiB", ..COUNT };
+
 /// Sizes of memory, in the page's unit.
 pub(super) const SIZE: Notation<u64> = Notation {
     write: |value, unit| format::editable_size(*value, unit),

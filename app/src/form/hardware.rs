@@ -7,7 +7,9 @@ use simulator::wire::scenario::Scenario;
 use super::More;
 use super::access::{Access, COUNT, OPTIONAL_SIZE, SIZE};
 use super::number::{Boxed, NumberField, SliderField};
+use super::parallel::{MoreParallelFields, ParallelFields};
 use super::scale::Scale;
+use super::settle;
 use super::shell::FieldShell;
 use crate::engine::{Rules, catalog};
 use crate::erased::{flag, invalid, part, text};
@@ -24,7 +26,7 @@ const GPU: Access<String> = Access {
 const COUNT_OF_GPUS: Access<u64> = Access {
     field: FieldName::Count,
     get: |scenario| scenario.hardware.count,
-    set: |scenario: &mut Scenario, count| scenario.hardware.count = count,
+    set: settle::set_count,
 };
 
 const ALREADY_USED: Access<u64> = Access {
@@ -53,7 +55,9 @@ pub(super) fn HardwareFields() -> impl IntoView {
     view! {
         <GpuField />
         <NumberField boxed=Boxed::new(COUNT_OF_GPUS, COUNT) />
+        <ParallelFields />
         <More>
+            <MoreParallelFields />
             <SliderField access=ALREADY_USED notation=SIZE scale />
             <NumberField
                 boxed=Boxed::new(PROCESS_CAP, OPTIONAL_SIZE)

@@ -7,6 +7,7 @@ use simulator::wire::Faults;
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{File, HtmlInputElement};
 
+use super::settle;
 use super::shell::FaultList;
 use crate::dom;
 use crate::engine::{self, Imported};
@@ -35,7 +36,7 @@ impl Import {
     fn take(self, name: &str, text: &str) -> bool {
         let faults = match engine::import(text) {
             Ok(Imported::Model(model)) => {
-                self.choice.set(|scenario| scenario.model = model);
+                self.choice.set(|scenario| settle::set_model(scenario, model));
                 Faults::default()
             }
             Ok(Imported::Scenario(scenario)) => {

@@ -1,6 +1,7 @@
 //! The form: nothing but choices. Every change is answered at once; nothing is ever refused here.
 
 mod access;
+mod adapter;
 mod alloc_conf;
 mod choice_field;
 mod hardware;
@@ -8,9 +9,11 @@ mod import;
 mod model;
 mod model_shape;
 mod number;
+mod parallel;
 mod presets;
 mod scale;
 pub(crate) mod search;
+mod settle;
 mod shell;
 mod training;
 
@@ -21,13 +24,21 @@ pub(crate) use import::{Import, listen_for_drops};
 
 use crate::engine::Rules;
 use crate::erased::when;
-use crate::field::{self, FieldsetName};
+use crate::field::{FieldName, FieldsetName};
 use crate::state::{Choice, Settings};
 
 /// The whole form.
 #[component]
 pub(crate) fn ScenarioForm() -> impl IntoView {
     let settings = expect_context::<Settings>();
+    let adapter = || {
+        view! { <Fieldset name=FieldsetName::Adapter><adapter::AdapterFields /></Fieldset> }
+            .into_any()
+    };
+    let savings = || {
+        view! { <Fieldset name=FieldsetName::Savings><training::SavingsFields /></Fieldset> }
+            .into_any()
+    };
     view! {
         <div id="inputs" class="form" role="form" aria-label=settings.word(|w| w.form.title)>
             <div class="form-top">
@@ -38,8 +49,9 @@ pub(crate) fn ScenarioForm() -> impl IntoView {
             <Fieldset name=FieldsetName::Hardware><hardware::HardwareFields /></Fieldset>
             <Fieldset name=FieldsetName::Workload><training::WorkloadFields /></Fieldset>
             <Fieldset name=FieldsetName::Precision><training::PrecisionFields /></Fieldset>
+            {shell::folded(FieldName::Adapter, adapter)}
             <Fieldset name=FieldsetName::Optimizer><training::OptimizerFields /></Fieldset>
-            <Fieldset name=FieldsetName::Savings><training::SavingsFields /></Fieldset>
+            {shell::folded(FieldName::Checkpointing, savings)}
             <Fieldset name=FieldsetName::Stack><training::StackFields /></Fieldset>
             <OtherFaults />
         </div>
@@ -80,7 +92,7 @@ fn OtherFaults() -> impl IntoView {
             Model::Catalog { .. } => &[],
         })
     });
-    let faults = Rules::here().faults(move |fault| field::is_homeless(&fault.path, keys.get()));
+    let faults = Rules::here().homeless(keys);
     let list = move || {
         view! {
             <section class="other-faults">

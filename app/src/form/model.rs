@@ -2,11 +2,13 @@
 
 use leptos::prelude::*;
 use simulator::wire::ModelKind;
+use simulator::wire::report::ModelFacts;
 use simulator::wire::scenario::{Model, Scenario};
 
 use super::access::Access;
 use super::import::DropZone;
 use super::model_shape::ModelShape;
+use super::settle;
 use super::shell::FieldShell;
 use crate::edit;
 use crate::engine::{Rules, catalog};
@@ -14,11 +16,12 @@ use crate::erased::{flag, invalid, maybe_text, part, when};
 use crate::field::FieldName;
 use crate::format;
 use crate::state::{Answers, Choice, Look, Settings};
+use crate::words::Words;
 
 const MODEL: Access<Model> = Access {
     field: FieldName::Model,
     get: |scenario| scenario.model.clone(),
-    set: |scenario: &mut Scenario, model| scenario.model = model,
+    set: settle::set_model,
 };
 
 /// The model's fields.
@@ -31,7 +34,7 @@ pub(super) fn ModelFields() -> impl IntoView {
     let pick = move |event: web_sys::Event| {
         let id = event_target_value(&event);
         if !id.is_empty() {
-            choice.set(|scenario| scenario.model = Model::Catalog { id });
+            choice.set(|scenario| settle::set_model(scenario, Model::Catalog { id }));
             look.start_anew();
         }
     };
@@ -52,7 +55,7 @@ pub(super) fn ModelFields() -> impl IntoView {
                 {ModelKind::ALL.map(group).into_iter().collect::<Vec<_>>()}
             </select>
         </FieldShell>
-        <ModelFacts />
+        <FactsLine />
         {when(move || is_inline.get(), || view! { <ModelShape /> }.into_any())}
         <DropZone />
     }
@@ -97,21 +100,17 @@ fn UnknownModel() -> impl IntoView {
 
 /// The size of the model that was simulated, and the way to edit a catalog entry's shape.
 #[component]
-fn ModelFacts() -> impl IntoView {
+fn FactsLine() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
     let answers = expect_context::<Answers>();
     let facts = maybe_text(move || {
-        answers.with(|answer| {
-            let model = &answer.report.model;
-            let parameters = format::parameters(model.parameters);
-            (settings.words().form.catalog_facts)(&parameters, &format::count(model.layers))
-        })
+        answers.with(|answer| facts_of(&answer.report.model, settings.words(), format::parameters))
     });
     let exact = maybe_text(move || {
         answers.with(|answer| {
             let model = &answer.report.model;
-            format!("{} · {}", model.class, format::count(model.parameters))
+            format!("{} · {}", model.class, facts_of(model, settings.words(), format::count))
         })
     });
     let card = Memo::new(move |_| {
@@ -135,4 +134,20 @@ fn ModelFacts() -> impl IntoView {
             {when(move || card.get().is_some(), edit)}
         </p>
     }
+}
+
+/// Parameters and layers, and how many of the parameters are kept here and trained where not all are.
+fn facts_of(model: &ModelFacts, words: &Words, number: fn(u64) -> String) -> String {
+    let mut text =
+        (words.form.catalog_facts)(&number(model.parameters), &format::count(model.layers));
+    let trained = model.trainable_parameters.filter(|count| *count != model.parameters);
+    let parts =
+        [(model.rank_parameters, words.form.rank_facts), (trained, words.form.trained_facts)];
+    for (count, write) in parts {
+        if let Some(count) = count {
+            text.push_str(" · ");
+            text.push_str(&write(&number(count)));
+        }
+    }
+    text
 }

@@ -129,7 +129,6 @@ const MEGATRON: [&str; 12] = [
 /// The keys shown for a class.
 pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
     match kind {
-        ModelKind::Bert | ModelKind::Roberta => &ENCODER,
         ModelKind::Gpt2 => &GPT2,
         ModelKind::Mixtral => &MIXTRAL,
         ModelKind::Qwen2Moe | ModelKind::Qwen3Moe => &QWEN_MOE,
@@ -137,7 +136,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
         ModelKind::MegatronGpt => &MEGATRON,
         ModelKind::Opt => &OPT,
         ModelKind::Falcon => &FALCON,
-        ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
+        ModelKind::Bert | ModelKind::Roberta | ModelKind::GptNeox | ModelKind::Phi => &ENCODER,
         ModelKind::T5 => &T5,
         ModelKind::Vit => &VIT,
         ModelKind::Torchvision => &TORCHVISION,

@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use web_sys::KeyboardEvent;
 
 use crate::dom;
+use crate::engine::Rules;
 use crate::erased::{aria, flag, maybe_text, part, text};
 use crate::field::{self, FieldName};
 use crate::state::Settings;
@@ -17,9 +18,12 @@ pub(super) fn FieldSearch() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let query = RwSignal::new(String::new());
     let chosen = RwSignal::new(0_usize);
+    let rules = Rules::here();
     let hits = Memo::new(move |_| {
         let words = settings.words();
-        query.with(|query| field::find(query, |name| (words.field)(name).label))
+        let mut hits = query.with(|query| field::find(query, |name| (words.field)(name).label));
+        hits.retain(|name| rules.applies(*name));
+        hits
     });
     let jump = move |name: FieldName| {
         query.set(String::new());

@@ -3,9 +3,10 @@
 use leptos::prelude::*;
 use simulator::wire::{Fault, Mend, Note};
 
+use super::settle;
 use crate::edit;
 use crate::engine::Rules;
-use crate::erased::{part, text, when};
+use crate::erased::{Part, part, text, when};
 use crate::field::FieldName;
 use crate::state::{Choice, Settings};
 
@@ -48,6 +49,12 @@ pub(super) fn FieldShell(
     }
 }
 
+/// Fields that are there while the first of them means something.
+pub(super) fn folded(field: FieldName, build: fn() -> AnyView) -> Part {
+    let rules = Rules::here();
+    when(move || rules.applies(field), build)
+}
+
 /// The dot that goes back to where the user started; there only when something changed.
 #[component]
 pub(super) fn ResetDot(reset: Reset, label: Signal<&'static str>) -> impl IntoView {
@@ -82,7 +89,7 @@ pub(super) fn FaultList(
             .mends
             .into_iter()
             .take(MOST_MENDS)
-            .map(|mend| mend_button(mend, settings, choice))
+            .map(|mend| mend_button(mend, &fault.path, settings, choice))
             .collect();
         let path = if with_path { fault.path } else { String::new() };
         view! { <li><code class="fault-path">{path}</code><span>{text}</span>{mends}</li> }
@@ -97,11 +104,21 @@ pub(super) fn FaultList(
     })
 }
 
-fn mend_button(mend: Mend, settings: Settings, choice: Choice) -> AnyView {
-    let label = (settings.words().form.mend)(&edit::shown(&mend));
+fn mend_button(mend: Mend, at: &str, settings: Settings, choice: Choice) -> AnyView {
+    let words = settings.words();
+    // What is set is said where it is another field than the one at fault.
+    let other = FieldName::ALL.into_iter().find(|field| mend.path != at && field.owns(&mend.path));
+    let off = mend.value.is_null();
+    let value = if off { words.form.mend_off.to_owned() } else { edit::shown(&mend) };
+    let label = match other {
+        Some(field) => (words.form.mend_of)((words.field)(field).label, &value),
+        None if off => value,
+        None => (words.form.mend)(&value),
+    };
     let click = move |_| {
         let mended = choice.scenario.with_untracked(|scenario| edit::apply(scenario, &mend));
-        if let Some(mended) = mended {
+        if let Some(mut mended) = mended {
+            settle::after_mend(&mut mended, &mend.path);
             choice.set(|scenario| *scenario = mended);
         }
     };

@@ -6,14 +6,14 @@ use simulator::wire::scenario::{
 };
 
 use super::More;
-use super::access::{Access, COUNT, OPTIONAL_DECIMAL, TEXT};
+use super::access::{Access, COUNT, COUNT_OR_NONE, OPTIONAL_DECIMAL, TEXT};
 use super::alloc_conf;
 use super::choice_field::{Name, SegmentField, SelectField, SwitchField, place};
 use super::number::{Boxed, NumberField, SliderField};
 use super::scale::Scale;
-use crate::erased::when;
+use super::shell::folded;
 use crate::field::FieldName;
-use crate::state::{Choice, Settings};
+use crate::state::Settings;
 
 const MICRO_BATCH: Access<u64> = Access {
     field: FieldName::MicroBatch,
@@ -27,6 +27,12 @@ const SEQ_LEN: Access<u64> = Access {
     set: |scenario: &mut Scenario, tokens| scenario.workload.seq_len = tokens,
 };
 
+const TARGET_LEN: Access<u64> = Access {
+    field: FieldName::TargetLen,
+    get: |scenario| scenario.workload.target_len,
+    set: |scenario: &mut Scenario, tokens| scenario.workload.target_len = tokens,
+};
+
 const GRAD_ACCUM: Access<u64> = Access {
     field: FieldName::GradAccum,
     get: |scenario| scenario.workload.grad_accum,
@@ -37,11 +43,20 @@ const GRAD_ACCUM: Access<u64> = Access {
 #[component]
 pub(super) fn WorkloadFields() -> impl IntoView {
     let batch = StoredValue::new(Scale::octaves(1, 256, 1));
-    let tokens = StoredValue::new(Scale::octaves(128, 131_072, 64));
     let steps = StoredValue::new(Scale::octaves(1, 128, 1));
+    let seq_len = || {
+        let tokens = StoredValue::new(Scale::octaves(128, 131_072, 64));
+        let scale = Signal::derive(move || tokens.get_value());
+        view! { <SliderField access=SEQ_LEN notation=COUNT scale /> }.into_any()
+    };
+    let target_len = || {
+        let placeholder = expect_context::<Settings>().word(|w| w.form.as_the_input);
+        view! { <NumberField boxed=Boxed::new(TARGET_LEN, COUNT_OR_NONE) placeholder /> }.into_any()
+    };
     view! {
         <SliderField access=MICRO_BATCH notation=COUNT scale=Signal::derive(move || batch.get_value()) />
-        <SliderField access=SEQ_LEN notation=COUNT scale=Signal::derive(move || tokens.get_value()) />
+        {folded(FieldName::SeqLen, seq_len)}
+        {folded(FieldName::TargetLen, target_len)}
         <SliderField access=GRAD_ACCUM notation=COUNT scale=Signal::derive(move || steps.get_value()) />
     }
 }
@@ -71,12 +86,10 @@ const TF32: Access<bool> = Access {
 /// In which number format.
 #[component]
 pub(super) fn PrecisionFields() -> impl IntoView {
-    let choice = expect_context::<Choice>();
-    // Without fp32 weights there are no fp32 products.
-    let has_fp32 = move || choice.scenario.with(|scenario| scenario.precision != Precision::Bf16);
+    let tf32 = || view! { <SwitchField access=TF32 /> }.into_any();
     view! {
         <SelectField access=PRECISION names=&PRECISION_NAMES />
-        {when(has_fp32, || view! { <SwitchField access=TF32 /> }.into_any())}
+        {folded(FieldName::Tf32, tf32)}
     }
 }
 
@@ -136,6 +149,12 @@ const MOMENTUM: Access<Option<f64>> = Access {
     set: |scenario: &mut Scenario, momentum| scenario.optimizer.momentum = momentum,
 };
 
+const CENTERED: Access<bool> = Access {
+    field: FieldName::Centered,
+    get: |scenario| scenario.optimizer.centered,
+    set: |scenario: &mut Scenario, on| scenario.optimizer.centered = on,
+};
+
 const CLIP: Access<bool> = Access {
     field: FieldName::ClipGradNorm,
     get: |scenario| scenario.optimizer.clip_grad_norm,
@@ -151,19 +170,17 @@ const SET_TO_NONE: Access<bool> = Access {
 /// The optimizer.
 #[component]
 pub(super) fn OptimizerFields() -> impl IntoView {
-    let choice = expect_context::<Choice>();
-    let settings = expect_context::<Settings>();
-    let has_momentum =
-        Memo::new(move |_| choice.scenario.with(|scenario| scenario.optimizer.name.has_momentum()));
-    let momentum = move || {
-        let placeholder = settings.word(|w| w.form.momentum_none);
+    let momentum = || {
+        let placeholder = expect_context::<Settings>().word(|w| w.form.momentum_none);
         view! { <NumberField boxed=Boxed::new(MOMENTUM, OPTIONAL_DECIMAL) placeholder /> }
             .into_any()
     };
+    let centered = || view! { <SwitchField access=CENTERED /> }.into_any();
     view! {
         <SegmentField access=OPTIMIZER names=&OPTIMIZER_NAMES />
         <SegmentField access=IMPLEMENTATION names=&IMPLEMENTATION_NAMES />
-        {when(move || has_momentum.get(), momentum)}
+        {folded(FieldName::Momentum, momentum)}
+        {folded(FieldName::Centered, centered)}
         <SwitchField access=CLIP />
         <More><SwitchField access=SET_TO_NONE /></More>
     }
@@ -207,6 +224,12 @@ const LOSSES: [Loss; 3] = [Loss::Transformers5, Loss::Transformers4, Loss::Fused
 const LOSS_NAMES: [Name; 3] =
     [|choices| choices.loss_5, |choices| choices.loss_4, |choices| choices.loss_fused];
 
+const CHANNELS_LAST: Access<bool> = Access {
+    field: FieldName::ChannelsLast,
+    get: |scenario| scenario.stack.channels_last,
+    set: |scenario: &mut Scenario, on| scenario.stack.channels_last = on,
+};
+
 const EXPANDABLE: Access<bool> = Access {
     field: FieldName::ExpandableSegments,
     get: |scenario| {
@@ -228,9 +251,14 @@ const ALLOC_CONF: Access<String> = Access {
 /// How attention and loss are written, and the allocator's settings.
 #[component]
 pub(super) fn StackFields() -> impl IntoView {
+    let attention =
+        || view! { <SegmentField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
+    let loss = || view! { <SelectField access=LOSS names=&LOSS_NAMES /> }.into_any();
+    let channels_last = || view! { <SwitchField access=CHANNELS_LAST /> }.into_any();
     view! {
-        <SegmentField access=ATTENTION names=&ATTENTION_NAMES />
-        <SelectField access=LOSS names=&LOSS_NAMES />
+        {folded(FieldName::Attention, attention)}
+        {folded(FieldName::Loss, loss)}
+        {folded(FieldName::ChannelsLast, channels_last)}
         <SwitchField access=EXPANDABLE />
         <More><NumberField
                 boxed=Boxed::new(ALLOC_CONF, TEXT)

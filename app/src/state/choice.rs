@@ -26,9 +26,13 @@ impl Choice {
     }
 
     /// Changes the scenario; changes of the same gesture are undone together.
+    ///
+    /// Each of them changes what was there before the gesture: what a number brings with it while it is
+    /// half typed (the 1 of 16 GPUs) is gone with the next digit.
     pub(crate) fn edit(self, gesture: &'static str, change: impl FnOnce(&mut Scenario)) {
         let before = self.scenario.get_untracked();
-        let mut after = before.clone();
+        let base = self.history.with_untracked(|history| history.base(gesture).cloned());
+        let mut after = base.unwrap_or_else(|| before.clone());
         change(&mut after);
         if after == before {
             return;

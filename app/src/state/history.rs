@@ -36,6 +36,11 @@ impl<T: Clone + PartialEq> History<T> {
         self.gesture = None;
     }
 
+    /// The value before a gesture that goes on.
+    pub(crate) fn base(&self, gesture: &str) -> Option<&T> {
+        if self.gesture == Some(gesture) { self.past.last() } else { None }
+    }
+
     /// The value before `now`, if there is one.
     pub(crate) fn undo(&mut self, now: &T) -> Option<T> {
         self.gesture = None;
@@ -70,7 +75,9 @@ mod tests {
         let mut history = History::default();
         history.record("seq", &1);
         history.record("seq", &2);
+        assert_eq!(history.base("seq"), Some(&1));
         history.end_gesture();
+        assert_eq!(history.base("seq"), None);
         history.record("seq", &3);
         assert_eq!(history.undo(&4), Some(3));
         assert_eq!(history.undo(&3), Some(1));

@@ -84,6 +84,8 @@ const FORM: Form = Form {
     number: "Write a number.",
     size: "Write a size such as 79.6, 80 GB or 512 MiB.",
     mend: |value| format!("Set to {value}"),
+    mend_of: |field, value| format!("{field}: {value}"),
+    mend_off: "Leave out",
     drop_here: "Drop a config.json here, or",
     drop_now: "Drop it to use this model",
     choose_file: "choose a file",
@@ -97,13 +99,17 @@ const FORM: Form = Form {
     own_model: "Your own model",
     other_faults: "Other faults",
     catalog_facts: |parameters, layers| format!("{parameters} parameters · {layers} layers"),
+    rank_facts: |parameters| format!("{parameters} on this rank"),
+    trained_facts: |parameters| format!("{parameters} trained"),
     momentum_none: "none",
+    as_the_input: "as the input",
     optional: "no limit",
     choices: Choices {
         fp32: "fp32",
         bf16: "bf16, weights and states too",
         amp_bf16: "fp32 with autocast to bf16",
         amp_fp16: "fp32 with autocast to fp16, scaled",
+        reduce_own: "as they are",
         foreach: "foreach",
         fused: "fused",
         looped: "loop",
@@ -345,6 +351,7 @@ const fn fieldset(name: FieldsetName) -> &'static str {
         FieldsetName::Hardware => "Hardware",
         FieldsetName::Workload => "Workload",
         FieldsetName::Precision => "Precision",
+        FieldsetName::Adapter => "Adapter",
         FieldsetName::Optimizer => "Optimizer",
         FieldsetName::Savings => "Checkpointing",
         FieldsetName::Stack => "Attention, loss, allocator",
@@ -355,15 +362,31 @@ fn field(name: FieldName) -> FieldWords {
     let (label, help) = match name {
         FieldName::Model => ("Model", "A class of transformers with the shape of its config.json."),
         FieldName::Gpu => ("GPU", "Memory as the driver shows it."),
-        FieldName::Count => ("GPUs", "One GPU is simulated; more need a parallel layout."),
+        FieldName::Count => ("GPUs", "Of the whole job. One of them is simulated."),
+        FieldName::DataParallel
+        | FieldName::TensorParallel
+        | FieldName::ReshardAfterForward
+        | FieldName::MixedPrecision
+        | FieldName::ReduceDtype
+        | FieldName::CpuOffload
+        | FieldName::BucketView
+        | FieldName::BucketCap
+        | FieldName::MetaInit => parallel_field(name),
+        FieldName::Adapter
+        | FieldName::AdapterRank
+        | FieldName::AdapterTargets
+        | FieldName::AdapterDropout => adapter_field(name),
         FieldName::AlreadyUsed => {
             ("Already in use", "Memory of the card that other processes hold.")
         }
         FieldName::ProcessCap => {
             ("Process cap", "torch.cuda.set_per_process_memory_fraction, as a size.")
         }
-        FieldName::MicroBatch => ("Micro-batch", "Sequences per forward pass."),
+        FieldName::MicroBatch => ("Micro-batch", "Sequences or images per forward pass."),
         FieldName::SeqLen => ("Sequence length", "Tokens per sequence."),
+        FieldName::TargetLen => {
+            ("Target length", "Tokens per sequence of labels, which the decoder reads.")
+        }
         FieldName::GradAccum => ("Accumulation", "Forward and backward passes per optimizer step."),
         FieldName::Precision => {
             ("Number format", "What weights, gradients and activations are kept in.")
@@ -377,7 +400,10 @@ fn field(name: FieldName) -> FieldWords {
             "Implementation",
             "foreach needs temporaries as large as the weights; fused needs none.",
         ),
-        FieldName::Momentum => ("Momentum", "Above 0, SGD keeps one buffer a parameter."),
+        FieldName::Momentum => ("Momentum", "Above 0, one more buffer a parameter is kept."),
+        FieldName::Centered => {
+            ("Centered", "RMSprop keeps a mean of the gradients as well: one more buffer.")
+        }
         FieldName::ClipGradNorm => ("Clip the gradient norm", "clip_grad_norm_ before the step."),
         FieldName::SetToNone => {
             ("Free gradients after the step", "zero_grad(set_to_none=True), PyTorch's default.")
@@ -388,12 +414,69 @@ fn field(name: FieldName) -> FieldWords {
         ),
         FieldName::Attention => ("Attention", "attn_implementation of transformers."),
         FieldName::Loss => ("Loss", "How the cross-entropy over the vocabulary is computed."),
+        FieldName::ChannelsLast => (
+            "Channels last",
+            "model.to(memory_format=torch.channels_last): a pixel's channels lie side by side.",
+        ),
         FieldName::ExpandableSegments => {
             ("Expandable segments", "expandable_segments:True; less fragmentation.")
         }
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "As given to the process."),
     };
     FieldWords { label, help }
+}
+
+/// How several GPUs share the work.
+const fn parallel_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
+        FieldName::TensorParallel => (
+            "Tensor parallelism",
+            "GPUs that share each matrix product (parallelize_module): 1 or, for now, all of them.",
+        ),
+        FieldName::ReshardAfterForward => (
+            "Reshard after forward",
+            "reshard_after_forward: a layer's whole weights go after its forward and are gathered again in backward.",
+        ),
+        FieldName::MixedPrecision => (
+            "Layers compute in bf16",
+            "MixedPrecisionPolicy(param_dtype=torch.bfloat16); the shards keep their own format.",
+        ),
+        FieldName::ReduceDtype => {
+            ("Gradients are reduced", "In which format: reduce_dtype of MixedPrecisionPolicy.")
+        }
+        FieldName::CpuOffload => (
+            "Shards in host memory",
+            "CPUOffloadPolicy(): weights, gradients and states leave the GPU between uses.",
+        ),
+        FieldName::BucketView => (
+            "Gradients as bucket views",
+            "gradient_as_bucket_view: gradients lie in the buckets, not beside them.",
+        ),
+        FieldName::BucketCap => ("Bucket size", "bucket_cap_mb: the most that is reduced at once."),
+        FieldName::MetaInit => (
+            "Build without memory",
+            "torch.device(\"meta\"), then to_empty: the whole model never stands on the GPU.",
+        ),
+        _ => (
+            "Data parallelism",
+            "DDP: every GPU keeps everything and averages gradients. FSDP2 (fully_shard): each keeps its share of weights, gradients and states.",
+        ),
+    }
+}
+
+/// Small trainable parts beside a frozen model.
+const fn adapter_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
+        FieldName::AdapterRank => ("Rank", "r: inner size of the two factors."),
+        FieldName::AdapterTargets => {
+            ("Adapted modules", "target_modules: in every layer, those that get the two factors.")
+        }
+        FieldName::AdapterDropout => ("Dropout", "lora_dropout, of the adapter's input."),
+        _ => (
+            "LoRA",
+            "Two narrow factors beside frozen weights are trained, as peft writes them; only they get gradients and states.",
+        ),
+    }
 }
 
 fn config_key(key: &str) -> Option<&'static str> {
@@ -422,6 +505,7 @@ fn figure(id: &str) -> Option<&'static str> {
         "activations" => "Activations",
         "logits" => "Logits",
         "log_softmax" => "Log-softmax",
+        "log_probabilities" => "Log-probabilities",
         "peak_requested" => "Peak requested",
         "peak_allocated" => "Peak allocated",
         "peak_reserved" => "Peak reserved",

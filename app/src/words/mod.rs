@@ -86,6 +86,10 @@ pub(crate) struct Form {
     pub size: &'static str,
     /// What a mend sets: `Set to 4096`.
     pub mend: fn(&str) -> String,
+    /// The same of another field: its label, the value.
+    pub mend_of: fn(&str, &str) -> String,
+    /// A mend that leaves the field out.
+    pub mend_off: &'static str,
     pub drop_here: &'static str,
     pub drop_now: &'static str,
     pub choose_file: &'static str,
@@ -99,7 +103,11 @@ pub(crate) struct Form {
     pub own_model: &'static str,
     pub other_faults: &'static str,
     pub catalog_facts: fn(&str, &str) -> String,
+    /// Parameters that the simulated rank keeps.
+    pub rank_facts: fn(&str) -> String,
+    pub trained_facts: fn(&str) -> String,
     pub momentum_none: &'static str,
+    pub as_the_input: &'static str,
     pub optional: &'static str,
     pub choices: Choices,
 }
@@ -110,6 +118,7 @@ pub(crate) struct Choices {
     pub bf16: &'static str,
     pub amp_bf16: &'static str,
     pub amp_fp16: &'static str,
+    pub reduce_own: &'static str,
     pub foreach: &'static str,
     pub fused: &'static str,
     pub looped: &'static str,

@@ -75,6 +75,8 @@ const FORM: Form = Form {
     number: "请输入数字。",
     size: "请输入容量，例如 79.6、80 GB 或 512 MiB。",
     mend: |value| format!("改为 {value}"),
+    mend_of: |field, value| format!("{field}：{value}"),
+    mend_off: "去掉",
     drop_here: "把 config.json 拖到这里，或",
     drop_now: "松手即可使用该模型",
     choose_file: "选择文件",
@@ -88,13 +90,17 @@ const FORM: Form = Form {
     own_model: "自定义模型",
     other_faults: "其他问题",
     catalog_facts: |parameters, layers| format!("{parameters} 参数 · {layers} 层"),
+    rank_facts: |parameters| format!("本 rank {parameters}"),
+    trained_facts: |parameters| format!("训练 {parameters}"),
     momentum_none: "无",
+    as_the_input: "与输入相同",
     optional: "不限制",
     choices: Choices {
         fp32: "fp32",
         bf16: "bf16（权重与优化器状态也是）",
         amp_bf16: "fp32 权重 + bf16 autocast",
         amp_fp16: "fp32 权重 + fp16 autocast，带梯度缩放",
+        reduce_own: "保持原格式",
         foreach: "foreach",
         fused: "fused",
         looped: "逐个参数",
@@ -317,6 +323,7 @@ const fn fieldset(name: FieldsetName) -> &'static str {
         FieldsetName::Hardware => "硬件",
         FieldsetName::Workload => "负载",
         FieldsetName::Precision => "精度",
+        FieldsetName::Adapter => "适配器",
         FieldsetName::Optimizer => "优化器",
         FieldsetName::Savings => "重计算",
         FieldsetName::Stack => "注意力、损失与分配器",
@@ -327,13 +334,27 @@ fn field(name: FieldName) -> FieldWords {
     let (label, help) = match name {
         FieldName::Model => ("模型", "transformers 的模型类，结构取自 config.json。"),
         FieldName::Gpu => ("GPU", "容量以驱动显示为准。"),
-        FieldName::Count => ("GPU 数量", "目前模拟单卡；多卡需要并行方案。"),
+        FieldName::Count => ("GPU 数量", "整个任务使用的 GPU 数，模拟其中一张。"),
+        FieldName::DataParallel
+        | FieldName::TensorParallel
+        | FieldName::ReshardAfterForward
+        | FieldName::MixedPrecision
+        | FieldName::ReduceDtype
+        | FieldName::CpuOffload
+        | FieldName::BucketView
+        | FieldName::BucketCap
+        | FieldName::MetaInit => parallel_field(name),
+        FieldName::Adapter
+        | FieldName::AdapterRank
+        | FieldName::AdapterTargets
+        | FieldName::AdapterDropout => adapter_field(name),
         FieldName::AlreadyUsed => ("已被占用", "其他进程占用的显存。"),
         FieldName::ProcessCap => {
             ("进程上限", "即 torch.cuda.set_per_process_memory_fraction，按容量填写。")
         }
-        FieldName::MicroBatch => ("微批大小", "一次前向的序列数。"),
+        FieldName::MicroBatch => ("微批大小", "一次前向的序列数或图像数。"),
         FieldName::SeqLen => ("序列长度", "每条序列的 token 数。"),
+        FieldName::TargetLen => ("目标长度", "每条标签序列的 token 数，由解码器读取。"),
         FieldName::GradAccum => ("梯度累积", "每次优化器更新包含的前向与反向次数。"),
         FieldName::Precision => ("数值格式", "权重、梯度与激活所用的格式。"),
         FieldName::Tf32 => {
@@ -343,7 +364,8 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Implementation => {
             ("实现方式", "foreach 需要与权重同量级的临时显存，fused 不需要。")
         }
-        FieldName::Momentum => ("动量", "大于 0 时 SGD 为每个参数保存一份缓冲。"),
+        FieldName::Momentum => ("动量", "大于 0 时每个参数多保存一份缓冲。"),
+        FieldName::Centered => ("中心化", "RMSprop 还保存梯度的均值：每个参数多一份缓冲。"),
         FieldName::ClipGradNorm => ("梯度范数裁剪", "更新前调用 clip_grad_norm_。"),
         FieldName::SetToNone => {
             ("更新后释放梯度", "zero_grad(set_to_none=True)，PyTorch 的默认行为。")
@@ -351,10 +373,55 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Checkpointing => ("激活", "重计算的层只保留输入，反向时再做一次前向。"),
         FieldName::Attention => ("注意力", "transformers 的 attn_implementation。"),
         FieldName::Loss => ("损失", "词表交叉熵的计算方式。"),
+        FieldName::ChannelsLast => (
+            "通道在后",
+            "model.to(memory_format=torch.channels_last)：同一像素的各通道在内存中相邻。",
+        ),
         FieldName::ExpandableSegments => ("可扩展段", "expandable_segments:True，可减少碎片。"),
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "与传给进程的值相同。"),
     };
     FieldWords { label, help }
+}
+
+/// 多卡如何分工。
+const fn parallel_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
+        FieldName::TensorParallel => {
+            ("张量并行", "共同完成每个矩阵乘的 GPU 数（parallelize_module）：目前只能是 1 或全部。")
+        }
+        FieldName::ReshardAfterForward => {
+            ("前向后重新分片", "reshard_after_forward：层的完整权重在前向后释放，反向时重新聚合。")
+        }
+        FieldName::MixedPrecision => (
+            "层内用 bf16 计算",
+            "MixedPrecisionPolicy(param_dtype=torch.bfloat16)，分片保持原格式。",
+        ),
+        FieldName::ReduceDtype => ("梯度归约格式", "MixedPrecisionPolicy 的 reduce_dtype。"),
+        FieldName::CpuOffload => {
+            ("分片放在主机内存", "CPUOffloadPolicy()：权重、梯度与优化器状态不用时不占显存。")
+        }
+        FieldName::BucketView => {
+            ("梯度作为桶的视图", "gradient_as_bucket_view：梯度就放在通信桶内，不再另占一份。")
+        }
+        FieldName::BucketCap => ("通信桶大小", "bucket_cap_mb：一次归约的最大数据量。"),
+        FieldName::MetaInit => {
+            ("构建时不占显存", "torch.device(\"meta\") 后 to_empty：完整模型从不出现在 GPU 上。")
+        }
+        _ => (
+            "数据并行",
+            "DDP：每张卡保存全部内容，对梯度求平均。FSDP2（fully_shard）：权重、梯度与优化器状态分到各卡。",
+        ),
+    }
+}
+
+/// 冻结模型旁的可训练小矩阵。
+const fn adapter_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
+        FieldName::AdapterRank => ("秩", "r：两个因子矩阵的内维。"),
+        FieldName::AdapterTargets => ("作用模块", "target_modules：每一层中加上因子矩阵的模块。"),
+        FieldName::AdapterDropout => ("Dropout", "lora_dropout，作用于适配器的输入。"),
+        _ => ("LoRA", "按 peft 的写法，只训练冻结权重旁的两个窄矩阵；只有它们有梯度和优化器状态。"),
+    }
 }
 
 fn config_key(key: &str) -> Option<&'static str> {
@@ -395,6 +462,7 @@ fn figure(id: &str) -> Option<&'static str> {
         "activations" => "激活",
         "logits" => "Logits",
         "log_softmax" => "Log-softmax",
+        "log_probabilities" => "对数概率",
         "peak_requested" => "请求量峰值",
         "peak_allocated" => "已分配峰值",
         "peak_reserved" => "已预留峰值",

@@ -6,6 +6,9 @@ use simulator::wire::{Fault, Note, Rule};
 /// One sentence; without arguments it names the rule alone.
 pub(super) fn fault(fault: &Fault) -> String {
     let arguments: Vec<&str> = fault.arguments.iter().map(String::as_str).collect();
+    if let Some(text) = of_field(fault, &arguments) {
+        return text;
+    }
     match (fault.rule, arguments.as_slice()) {
         (Rule::Syntax, _) => format!("文本不是合法的 JSON 或 TOML：{}", fault.message),
         (Rule::Missing, _) => "缺少该字段。".into(),
@@ -24,6 +27,38 @@ pub(super) fn fault(fault: &Fault) -> String {
         (Rule::Conflict, _) => format!("与其他字段矛盾：{}", fault.message),
         _ => fault.message.clone(),
     }
+}
+
+/// What is said of one field alone.
+fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
+    let text = match (fault.rule, fault.path.as_str()) {
+        (Rule::Missing, "parallel.data") => "模型有多个副本，请选择它们如何共享梯度。",
+        (Rule::Missing, "adapter.targets") => "请至少选择一个模块。",
+        (Rule::Conflict, "parallel.data") => "只有一个副本，没有可分片的内容。",
+        (Rule::Conflict, "workload.seq_len") if arguments.is_empty() => {
+            "该模型读取图像，没有序列长度。"
+        }
+        (Rule::Conflict, "workload.target_len") => "该模型的标签与输入等长。",
+        (Rule::Conflict, "optimizer.centered") => "只有 RMSprop 可以中心化。",
+        (Rule::Conflict, "optimizer.momentum") => "只有 SGD 和 RMSprop 可以选择动量。",
+        (Rule::Conflict, "optimizer.clip_grad_norm" | "precision") => {
+            "张量并行时部分梯度是分布式张量，部分不是，PyTorch 无法一并处理。"
+        }
+        (Rule::Unsupported, "parallel.tensor") => match arguments {
+            [class] if !class.contains(' ') => {
+                return Some(format!("暂不支持 {class} 的张量并行。"));
+            }
+            _ => "暂不支持张量并行与数据并行同时使用。",
+        },
+        (Rule::Unsupported, "parallel.fsdp.reduce_dtype") => "暂不支持用 bf16 归约 fp32 梯度。",
+        (Rule::Unsupported, "adapter") => "暂不支持分片模型的适配器。",
+        (Rule::Unsupported, "adapter.targets") => "暂不支持该模型的适配器。",
+        (Rule::Unsupported, "checkpointing") => "该模型没有重计算。",
+        (Rule::Unsupported, "stack.channels_last") => "该模型不支持通道在后的布局。",
+        (Rule::Unsupported, "optimizer.name") => "暂不支持用该优化器更新分片的参数。",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// One sentence; without arguments it names the topic alone.

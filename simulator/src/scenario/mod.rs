@@ -24,7 +24,7 @@ pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
 pub use read::{Format, check, from_value, read, read_valid};
 pub use size::parse_size;
-pub use validate::validate;
+pub use validate::{architecture, validate};
 pub use words::Word;
 pub use write::{to_json, to_toml};
 

@@ -77,6 +77,11 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     }
 }
 
+/// The shape of a model, whatever else a scenario says; `None` when the model is at fault.
+pub fn architecture(model: &Model, catalog: &Catalog) -> Option<Architecture> {
+    resolve_model(model, catalog, &mut Faults::default()).map(|model| model.architecture)
+}
+
 /// A model with its shape known.
 pub(super) struct ResolvedModel<'a> {
     pub(super) architecture: Architecture,

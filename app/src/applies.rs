@@ -1,0 +1,86 @@
+//! Which fields mean something for a scenario. The others are folded away.
+
+use simulator::scenario::{Architecture, Data, Positions};
+use simulator::wire::Scenario;
+use simulator::wire::parallel::DataParallel;
+use simulator::wire::scenario::{Checkpointing, OptimizerName, Precision};
+
+use crate::field::FieldName;
+
+/// What a model's family says that decides which fields apply.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Shape {
+    /// Whether it reads images, which have no length.
+    pub images: bool,
+    /// Whether it is a network of convolutions: without attention, and nothing to checkpoint.
+    pub convolutions: bool,
+    /// Whether its labels are sequences of their own length.
+    pub decoder: bool,
+    /// How many positions it has or was trained for.
+    pub positions: Option<u64>,
+    /// The modules that an adapter may target, each name once, in the model's order.
+    pub projections: Vec<&'static str>,
+}
+
+impl Shape {
+    pub(crate) fn of(architecture: &Architecture) -> Self {
+        let family = architecture.family();
+        let mut projections = Vec::new();
+        for projection in family.projections() {
+            if !projections.contains(&projection.name) {
+                projections.push(projection.name);
+            }
+        }
+        Self {
+            images: matches!(family.data(), Data::Images(_)),
+            convolutions: matches!(architecture, Architecture::Vision(_)),
+            decoder: family.has_decoder(),
+            positions: match family.positions() {
+                Positions::Table(rows) | Positions::Trained(rows) => Some(rows),
+                Positions::Any => None,
+            },
+            projections,
+        }
+    }
+}
+
+/// Copies of the model that the GPUs hold.
+pub(crate) fn replicas(scenario: &Scenario) -> u64 {
+    let parallel = &scenario.parallel;
+    let ranks = [parallel.tensor, parallel.pipeline, parallel.context];
+    scenario.hardware.count / ranks.into_iter().fold(1, u64::saturating_mul).max(1)
+}
+
+/// Whether a field means something. One that breaks a rule by standing where it means nothing does,
+/// so that the fault has a place and the value a way out.
+pub(crate) fn applies(field: FieldName, scenario: &Scenario, shape: &Shape) -> bool {
+    let Scenario { hardware, parallel, workload, optimizer, adapter, .. } = scenario;
+    match field {
+        FieldName::DataParallel => parallel.data.is_some() || 1 < replicas(scenario),
+        FieldName::TensorParallel => 1 < hardware.count || 1 < parallel.tensor,
+        FieldName::ReshardAfterForward
+        | FieldName::MixedPrecision
+        | FieldName::ReduceDtype
+        | FieldName::CpuOffload
+        | FieldName::MetaInit => parallel.data == Some(DataParallel::Fsdp2),
+        FieldName::BucketView | FieldName::BucketCap => parallel.data == Some(DataParallel::Ddp),
+        FieldName::SeqLen => !shape.images || 0 < workload.seq_len,
+        FieldName::TargetLen => shape.decoder || 0 < workload.target_len,
+        // Without fp32 weights there are no fp32 products.
+        FieldName::Tf32 => scenario.precision != Precision::Bf16,
+        FieldName::Adapter => adapter.is_some() || !shape.projections.is_empty(),
+        FieldName::AdapterRank | FieldName::AdapterTargets | FieldName::AdapterDropout => {
+            adapter.is_some()
+        }
+        FieldName::Momentum => optimizer.name.has_momentum() || optimizer.momentum.is_some(),
+        FieldName::Centered => optimizer.name == OptimizerName::Rmsprop || optimizer.centered,
+        FieldName::Checkpointing => {
+            !shape.convolutions || scenario.checkpointing != Checkpointing::None
+        }
+        FieldName::Attention => !shape.convolutions,
+        // Classes have a loss of their own.
+        FieldName::Loss => !shape.images,
+        FieldName::ChannelsLast => shape.convolutions || scenario.stack.channels_last,
+        _ => true,
+    }
+}

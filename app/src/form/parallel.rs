@@ -1,0 +1,119 @@
+//! How several GPUs share the work.
+
+use leptos::prelude::*;
+use simulator::wire::parallel::{DataParallel, ReduceDtype};
+use simulator::wire::scenario::Scenario;
+
+use super::access::{Access, COUNT, MEBIBYTES};
+use super::choice_field::{Name, SegmentField, SwitchField, place};
+use super::number::{Boxed, NumberField};
+use super::settle;
+use super::shell::folded;
+use crate::applies::replicas;
+use crate::field::FieldName;
+
+const SHARING: Access<usize> = Access {
+    field: FieldName::DataParallel,
+    get: |scenario| match scenario.parallel.data {
+        Some(data) => SHARINGS.iter().position(|other| *other == data).unwrap_or(usize::MAX),
+        // Several replicas that share nothing are a fault: no button is pressed.
+        None if 1 < replicas(scenario) => usize::MAX,
+        None => place(&SHARINGS, &DataParallel::Fsdp2),
+    },
+    set: |scenario: &mut Scenario, index| {
+        scenario.parallel.data = SHARINGS.get(index).copied();
+    },
+};
+
+const SHARINGS: [DataParallel; 2] = [DataParallel::Ddp, DataParallel::Fsdp2];
+
+const SHARING_NAMES: [Name; 2] = [|_| "DDP", |_| "FSDP2"];
+
+const TENSOR: Access<u64> = Access {
+    field: FieldName::TensorParallel,
+    get: |scenario| scenario.parallel.tensor,
+    set: settle::set_tensor,
+};
+
+const RESHARD: Access<bool> = Access {
+    field: FieldName::ReshardAfterForward,
+    get: |scenario| scenario.parallel.fsdp.reshard_after_forward,
+    set: |scenario: &mut Scenario, on| scenario.parallel.fsdp.reshard_after_forward = on,
+};
+
+const MIXED_PRECISION: Access<bool> = Access {
+    field: FieldName::MixedPrecision,
+    get: |scenario| scenario.parallel.fsdp.mixed_precision,
+    set: |scenario: &mut Scenario, on| scenario.parallel.fsdp.mixed_precision = on,
+};
+
+const REDUCE_DTYPE: Access<usize> = Access {
+    field: FieldName::ReduceDtype,
+    get: |scenario| place(&REDUCE_DTYPES, &scenario.parallel.fsdp.reduce_dtype),
+    set: |scenario: &mut Scenario, index| {
+        scenario.parallel.fsdp.reduce_dtype = REDUCE_DTYPES[index];
+    },
+};
+
+const REDUCE_DTYPES: [Option<ReduceDtype>; 3] =
+    [None, Some(ReduceDtype::Fp32), Some(ReduceDtype::Bf16)];
+
+const REDUCE_DTYPE_NAMES: [Name; 3] = [|choices| choices.reduce_own, |_| "fp32", |_| "bf16"];
+
+const CPU_OFFLOAD: Access<bool> = Access {
+    field: FieldName::CpuOffload,
+    get: |scenario| scenario.parallel.fsdp.cpu_offload,
+    set: |scenario: &mut Scenario, on| scenario.parallel.fsdp.cpu_offload = on,
+};
+
+const META_INIT: Access<bool> = Access {
+    field: FieldName::MetaInit,
+    get: |scenario| scenario.parallel.fsdp.meta_init,
+    set: |scenario: &mut Scenario, on| scenario.parallel.fsdp.meta_init = on,
+};
+
+const BUCKET_VIEW: Access<bool> = Access {
+    field: FieldName::BucketView,
+    get: |scenario| scenario.parallel.ddp.bucket_view,
+    set: |scenario: &mut Scenario, on| scenario.parallel.ddp.bucket_view = on,
+};
+
+const BUCKET_CAP: Access<u64> = Access {
+    field: FieldName::BucketCap,
+    get: |scenario| scenario.parallel.ddp.bucket_cap_mb,
+    set: |scenario: &mut Scenario, size| scenario.parallel.ddp.bucket_cap_mb = size,
+};
+
+/// The layout over several GPUs.
+#[component]
+pub(super) fn ParallelFields() -> impl IntoView {
+    let sharing = || view! { <SegmentField access=SHARING names=&SHARING_NAMES /> }.into_any();
+    let tensor = || view! { <NumberField boxed=Boxed::new(TENSOR, COUNT) /> }.into_any();
+    let fsdp = || {
+        view! {
+            <SwitchField access=RESHARD />
+            <SwitchField access=MIXED_PRECISION />
+            <SegmentField access=REDUCE_DTYPE names=&REDUCE_DTYPE_NAMES />
+            <SwitchField access=CPU_OFFLOAD />
+        }
+        .into_any()
+    };
+    let ddp = || view! { <SwitchField access=BUCKET_VIEW /> }.into_any();
+    view! {
+        {folded(FieldName::DataParallel, sharing)}
+        {folded(FieldName::ReshardAfterForward, fsdp)}
+        {folded(FieldName::BucketView, ddp)}
+        {folded(FieldName::TensorParallel, tensor)}
+    }
+}
+
+/// What few people need of it.
+#[component]
+pub(super) fn MoreParallelFields() -> impl IntoView {
+    let cap = || view! { <NumberField boxed=Boxed::new(BUCKET_CAP, MEBIBYTES) /> }.into_any();
+    let meta = || view! { <SwitchField access=META_INIT /> }.into_any();
+    view! {
+        {folded(FieldName::BucketCap, cap)}
+        {folded(FieldName::MetaInit, meta)}
+    }
+}
