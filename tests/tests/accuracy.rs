@@ -187,14 +187,20 @@ fn buckets() {
     let wanted = |capture: &CaseCapture| capture.id.contains("-ddp");
     let mut max = MAX;
     max[0] = "allocated_peak:median=0.001,worst=0.05";
-    check_where(wanted, &["gpt2xl-ddp", "small-"], &max, &MIN);
+    check_where(wanted, &["gpt2xl-ddp"], &max, &MIN);
+    // One segment is much of so small a process.
+    max[1] = "reserved_peak:median=0.01,worst=4";
+    check_where(wanted, &["small-"], &max, &MIN);
 }
 
 /// One rank of several: `fully_shard`.
 #[test]
 fn shards() {
     let wanted = |capture: &CaseCapture| capture.id.contains("-fsdp");
-    check_where(wanted, &["llama", "small-"], &MAX, &MIN);
+    check_where(wanted, &["llama"], &MAX, &MIN);
+    let mut max = MAX;
+    max[1] = "reserved_peak:median=0.01,worst=0.5";
+    check_where(wanted, &["small-"], &max, &MIN);
 }
 
 /// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
@@ -202,7 +208,7 @@ fn shards() {
 fn columns_and_rows() {
     let wanted = |capture: &CaseCapture| capture.id.contains("-tp");
     let max = [
-        "allocated_peak:median=0.05,worst=0.16",
+        "allocated_peak:median=0.1,worst=0.16",
         "reserved_peak:median=0.01,worst=0.05",
         "curve_gap_pct:median=0.15,worst=0.2",
     ];
@@ -227,14 +233,13 @@ fn image_networks() {
 fn small_image_networks() {
     let max = [
         "allocated_peak:median=0.5,worst=4",
-        "reserved_peak:median=4,worst=12",
-        "curve_gap_pct:median=0.5,worst=0.6",
+        "reserved_peak:median=4,worst=25",
+        "curve_gap_pct:median=0.5,worst=3",
     ];
-    let networks =
-        ["resnet18", "resnext50", "mobilenetv2", "efficientnetb0", "convnextt", "regnety", "vgg16"]
-            .map(|n| format!("small-{n}"));
+    let networks = ["resn", "wrn", "mobilenet", "eff", "densenet", "convnext", "regnet", "vgg"]
+        .map(|n| format!("small-{n}"));
     let networks: Vec<&str> = networks.iter().map(String::as_str).collect();
-    check(&networks, &max, &["events_matched_pct:median=90,worst=80"]);
+    check(&networks, &max, &["events_matched_pct:median=88,worst=75"]);
 }
 
 #[test]
@@ -265,5 +270,11 @@ fn check_ranks(prefixes: &[&str], max: &[&str], min: &[&str]) {
 #[test]
 fn megatron() {
     let max = ["allocated_peak:median=0.001,worst=0.05", "reserved_peak:median=0.1,worst=3"];
-    check_ranks(&["mg-"], &max, &["events_matched_pct:median=99.5,worst=90"]);
+    check_ranks(
+        &["mg-gpt", "mg-llama", "mg-moe"],
+        &max,
+        &["events_matched_pct:median=99.5,worst=90"],
+    );
+    // Taken afterwards; of sixteen experts four are a rank's, so that its load differs more.
+    check_ranks(&["mg-small"], &max, &["events_matched_pct:median=99,worst=65"]);
 }

@@ -56,33 +56,18 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
         // Whatever else such a case says, it is in terms of another program.
         return Err(faults);
     }
-    let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, &mut faults);
-    let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
-    let target_len = table.integer_or("target_len", 0..=*limits::SEQ_LEN.end(), 0, &mut faults);
-    let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, &mut faults);
+    let workload = workload(&mut table, &mut faults);
     let precision = precision(&mut table, &mut faults);
     check_default_dtype(&table, model.as_ref(), precision, &mut faults);
     let optimizer = optimizer(&mut table, &mut faults);
     let checkpointing = checkpointing(&mut table, &mut faults);
     let adapter = adapter(&mut table, &mut faults);
-    let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
-    let tf32 = table.flag_or("tf32", true, &mut faults);
-    // Liger's fused loss alone, without its other kernels.
-    let liger = table.flag_or("liger", false, &mut faults);
-    let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
-    let channels_last = table.flag_or("channels_last", false, &mut faults);
-    let alloc_conf = alloc_conf(&mut table, &mut faults);
+    let stack = stack(&mut table, &mut faults);
     for (key, _) in table.unknown().filter(|(key, _)| !IGNORED.contains(&key.as_str())) {
         faults.push(unsupported(table.path(key), "a field that no scenario has"));
     }
     let scenario = (|| {
         let (count, parallel) = layout?;
-        let workload = Workload {
-            micro_batch: micro_batch?,
-            seq_len: seq_len?,
-            target_len: target_len?,
-            grad_accum: grad_accum?,
-        };
         Some(Scenario {
             version: SCENARIO_VERSION,
             name,
@@ -94,25 +79,49 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
                 process_cap_bytes: None,
             },
             parallel,
-            workload,
+            workload: workload?,
             precision: precision?,
             optimizer: optimizer?,
             checkpointing: checkpointing?,
             adapter,
-            stack: Stack {
-                framework: Framework::Transformers,
-                attention: attention?,
-                alloc_conf: alloc_conf?,
-                tf32: tf32?,
-                channels_last: channels_last?,
-                loss: loss(liger?),
-            },
+            stack: stack?,
         })
     })();
     match scenario {
         Some(scenario) if faults.is_empty() => Ok(scenario),
         _ => Err(faults),
     }
+}
+
+fn workload(table: &mut Table<'_>, faults: &mut Faults) -> Option<Workload> {
+    let micro_batch = table.required_integer("micro_batch", limits::MICRO_BATCH, faults);
+    let seq_len = table.integer_or("seq_len", 0..=*limits::SEQ_LEN.end(), 0, faults);
+    let target_len = table.integer_or("target_len", 0..=*limits::SEQ_LEN.end(), 0, faults);
+    let grad_accum = table.integer_or("grad_accum", limits::GRAD_ACCUM, 1, faults);
+    Some(Workload {
+        micro_batch: micro_batch?,
+        seq_len: seq_len?,
+        target_len: target_len?,
+        grad_accum: grad_accum?,
+    })
+}
+
+fn stack(table: &mut Table<'_>, faults: &mut Faults) -> Option<Stack> {
+    let attention = unsupported_word(table, "attn", Attention::Sdpa, faults);
+    let tf32 = table.flag_or("tf32", true, faults);
+    // Liger's fused loss alone, without its other kernels.
+    let liger = table.flag_or("liger", false, faults);
+    let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
+    let channels_last = table.flag_or("channels_last", false, faults);
+    let alloc_conf = alloc_conf(table, faults);
+    Some(Stack {
+        framework: Framework::Transformers,
+        attention: attention?,
+        alloc_conf: alloc_conf?,
+        tf32: tf32?,
+        channels_last: channels_last?,
+        loss: loss(liger?),
+    })
 }
 
 fn unsupported(path: String, reason: &str) -> Fault {

@@ -109,29 +109,15 @@ fn apply(
         Backward::Mul { dtypes, .. } => mul(tape, grad, dtypes, context.edges),
         Backward::AllReduce => one(tape.all_reduce_gradient(grad)),
         Backward::GatherColumns { input } => one(tape.gradient_columns(grad, input)),
-        Backward::Threshold { layout } => {
-            let out = tape.elementwise(context.prim, &[grad], context.dtype);
-            one(Tensor { layout, ..out })
-        }
         Backward::Unary => one(tape.elementwise(context.prim, &[grad], context.dtype)),
         Backward::Square => square(tape, grad, context),
         Backward::Rsqrt => rsqrt(tape, grad, context),
         Backward::Mean { input } => mean(tape, grad, input, context),
         Backward::Cast { to } => one(tape.elementwise(Prim::Copy, &[grad], to)),
-        Backward::Reshape { input } => reshape(tape, grad, input),
-        Backward::Transpose => transpose(tape, grad),
-        Backward::HeadsFirst { input } => one(heads_last(tape, grad, input)),
-        Backward::Unpad { input } => one(tape.copy(grad, input)),
         Backward::Where => one(where_or_zero(tape, grad)),
-        Backward::Slice { input } => slice(tape, grad, input),
-        Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
-        Backward::CopySlices { base, source, dtype } => {
-            copy_slices(tape, grad, [base, source], dtype, context.edges)
-        }
         Backward::Linear(product) => linear(tape, grad, &product, context),
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype, context.edges),
-        Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
         Backward::Embedding { vocab, hidden, indices, expanded, .. } => {
             let rows = (grad.layout == Layout::Strided).then(|| tape.copy(grad, grad.shape));
             let table = tape.embedding_gradient([vocab, hidden], indices, expanded, context.dtype);
@@ -140,20 +126,10 @@ fn apply(
             }
             one(table)
         }
-        Backward::SumToInput { input } => {
-            let shared = tape.share(grad);
-            one(reduce_to(tape, shared, input))
-        }
-        Backward::CatTokens { inputs, dtypes } => {
-            cat_tokens(tape, grad, inputs, dtypes, context.edges)
-        }
         Backward::Patches(conv) => {
             let [weight, bias] = tape.patches_gradients(&conv, grad);
             [None, Some(weight), Some(bias), None]
         }
-        Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
-        Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
-        Backward::Expand { input, .. } => one(expand(tape, grad, input)),
         Backward::Div { dtypes, .. } => div(tape, grad, dtypes, context.edges),
         Backward::Grouped(size) => tape.grouped_gradients(grad, &size, context.edges),
         Backward::LayerNorm { rows, columns, layout } => {
@@ -168,6 +144,39 @@ fn apply(
         Backward::Split { .. } | Backward::Leaf | Backward::Megatron(_) => {
             unreachable!("handled elsewhere")
         }
+        others => apply_to_places(tape, others, context, grad, saved),
+    }
+}
+
+/// The rules of what takes, moves or joins parts of a tensor.
+fn apply_to_places(
+    tape: &mut Tape,
+    rule: Backward,
+    context: Context,
+    grad: &Tensor,
+    saved: &[SavedSlot],
+) -> Gradients {
+    match rule {
+        Backward::Reshape { input } => reshape(tape, grad, input),
+        Backward::Transpose => transpose(tape, grad),
+        Backward::HeadsFirst { input } => one(heads_last(tape, grad, input)),
+        Backward::Unpad { input } => one(tape.copy(grad, input)),
+        Backward::Slice { input } => slice(tape, grad, input),
+        Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
+        Backward::CopySlices { base, source, dtype } => {
+            copy_slices(tape, grad, [base, source], dtype, context.edges)
+        }
+        Backward::RepeatKv { input, groups } => repeat_kv(tape, grad, input, groups),
+        Backward::SumToInput { input } => {
+            let shared = tape.share(grad);
+            one(reduce_to(tape, shared, input))
+        }
+        Backward::CatTokens { inputs, dtypes } => {
+            cat_tokens(tape, grad, inputs, dtypes, context.edges)
+        }
+        Backward::Index { input, rows } => one(tape.index_gradient(grad, input, rows)),
+        Backward::Scatter { input } => one(tape.scatter_gradient(grad, input, context.prim)),
+        Backward::Expand { input, .. } => one(expand(tape, grad, input)),
         of_images => apply_to_images(tape, of_images, context, grad, saved),
     }
 }
@@ -181,6 +190,10 @@ fn apply_to_images(
     saved: &[SavedSlot],
 ) -> Gradients {
     match rule {
+        Backward::Threshold { layout } => {
+            let out = tape.elementwise(context.prim, &[grad], context.dtype);
+            one(Tensor { layout, ..out })
+        }
         Backward::Conv2d(conv) => tape.conv2d_gradients(&conv, grad, saved, context.edges),
         Backward::BatchNorm { input, layout, weight } => {
             tape.batch_norm_gradients(grad, (input, layout), weight, context)

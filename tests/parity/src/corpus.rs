@@ -42,7 +42,6 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
     let longest = longest(&model, catalog);
     let checkpoints = kind(&model, catalog) != Some(ModelKind::Torchvision);
     let precision = dice.word::<Precision>();
-    let checkpointing = dice.word::<Checkpointing>();
     json!({
         "version": 1,
         "name": format!("corpus {index}"),
