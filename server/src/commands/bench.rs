@@ -16,8 +16,12 @@ use crate::output::format::seconds;
 use crate::output::table::{Side, Table};
 
 /// The most that a benchmark may take on a machine of two cores, in seconds.
-const BUDGETS: [(&str, f64); 3] =
-    [("trace_llama3_8b", 3e-3), ("trace_llama3_8b_history", 8e-3), ("trace_llama3_405b", 25e-3)];
+const BUDGETS: [(&str, f64); 4] = [
+    ("trace_llama3_8b", 3e-3),
+    ("trace_llama3_8b_history", 8e-3),
+    ("trace_llama3_405b", 25e-3),
+    ("trace_405b_tp8_pp16", 40e-3),
+];
 
 /// Runs before anything is measured, so that caches and clocks have settled.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -65,6 +69,8 @@ pub(super) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
 
 /// - `trace_*`: interpreter and allocator of one steady step of a process that has run its first;
 /// - `trace_*_history`: the same from the process's beginning: construction, first and steady step;
+/// - `trace_405b_tp8_pp16`: the same of one rank of Megatron-core's, the pipeline's first, whose activations
+///   are the most;
 /// - `fold_*`: the peak of live bytes from a few layers;
 /// - `simulate_*`: the whole answer, clock and report included.
 fn measure_all() -> anyhow::Result<Vec<Measured>> {
@@ -74,10 +80,13 @@ fn measure_all() -> anyhow::Result<Vec<Measured>> {
     let gpt2 = valid("gpt2", 1024, &catalog)?;
     let mut process_8b = Prepared::new(&llama_8b);
     let mut process_405b = Prepared::new(&llama_405b);
+    let rank = megatron_405b(&catalog)?;
+    let mut process_rank = Prepared::new(&rank);
     Ok(Vec::from([
         measure("trace_llama3_8b", || process_8b.steady_step()),
         measure("trace_llama3_8b_history", || Prepared::new(&llama_8b).steady_step()),
         measure("trace_llama3_405b", || process_405b.steady_step()),
+        measure("trace_405b_tp8_pp16", || process_rank.steady_step()),
         measure("fold_llama3_405b", || folded(&llama_405b)),
         measure("simulate_llama3_8b", || simulate(&llama_8b)),
         measure("simulate_gpt2", || simulate(&gpt2)),
@@ -103,6 +112,29 @@ fn valid(model: &str, seq_len: u64, catalog: &Catalog) -> anyhow::Result<ValidSc
         "model": {"id": model},
         "hardware": {"gpu": PRETENDED},
         "workload": {"micro_batch": 1, "seq_len": seq_len},
+    });
+    Ok(scenario::check(&document, catalog)?)
+}
+
+/// Llama 3.1 405B under Megatron-core with tensor parallelism 8, pipeline 16, 1F1B over 64 micro-batches.
+/// Megatron-core wants as many layers in each stage: 128, of which its users leave out the first and the
+/// last.
+fn megatron_405b(catalog: &Catalog) -> anyhow::Result<ValidScenario> {
+    let document = json!({
+        "version": 1,
+        "model": {"kind": "megatron_gpt", "config": {
+            "num_layers": 128, "hidden_size": 16384, "ffn_hidden_size": 53248,
+            "num_attention_heads": 128, "num_query_groups": 8, "vocab_size": 128_256,
+            "max_sequence_length": 8192, "position_embedding_type": "rope",
+            "normalization": "RMSNorm", "gated_linear_unit": true, "activation_func": "silu",
+            "add_bias_linear": false, "hidden_dropout": 0.0, "attention_dropout": 0.0,
+            "bias_activation_fusion": true, "bias_dropout_fusion": true,
+        }},
+        "hardware": {"gpu": PRETENDED, "count": 128},
+        "workload": {"micro_batch": 1, "seq_len": 8192, "grad_accum": 64},
+        "parallel": {"tensor": 8, "sequence": true, "pipeline": 16},
+        "checkpointing": "selective",
+        "stack": {"framework": "megatron_core"},
     });
     Ok(scenario::check(&document, catalog)?)
 }

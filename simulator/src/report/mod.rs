@@ -14,7 +14,7 @@ use crate::wire::note::Topic;
 use crate::wire::report::{Engine, GpuFacts, ModelFacts};
 
 /// Number of the prediction rules; it grows by one whenever a rule changes a prediction.
-pub const PREDICTIONS: u64 = 3;
+pub const PREDICTIONS: u64 = 4;
 
 /// This program.
 pub fn engine() -> Engine {
