@@ -95,6 +95,7 @@ fn trainable_dtype(scenario: &ValidScenario) -> DType {
 pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
     match scenario.document().precision {
         Precision::Bf16 => DType::BF16,
+        Precision::Fp16 => DType::F16,
         Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
     }
 }

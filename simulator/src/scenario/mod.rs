@@ -12,6 +12,7 @@ mod size;
 mod validate;
 mod words;
 mod write;
+mod zero;
 
 pub use families::{
     Activation, Architecture, Bert, Data, Experts, Falcon, Family, Gemma, Gpt2, Latent, LlamaLike,

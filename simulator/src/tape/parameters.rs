@@ -83,6 +83,7 @@ impl Tape {
 
     /// A handle to a parameter.
     pub fn weight(&mut self, id: ParamId) -> Tensor {
+        self.hook_weight(id);
         let param = &self.params[id.index()];
         let (storage, shape, dtype) = (param.storage, param.shape, param.dtype);
         let source = if param.trainable && self.saving != Saving::Off {
