@@ -54,7 +54,7 @@ pub fn backward(tape: &mut Tape, loss: &Tensor, model: &dyn Recompute) {
                 deliver(tape, edge, gradient, &mut ready);
             }
         }
-        accumulate_parameters(tape, edges);
+        accumulate_parameters(tape, in_turn(tape.node(id).prim, edges));
     }
     tape.hook(|hooks, tape| hooks.after_backward(tape));
     tape.release(ones);
@@ -145,6 +145,14 @@ fn arrive(tape: &mut Tape, id: ParamId, gradient: Tensor) {
     let param = tape.param_mut(id);
     param.arriving = Some(sum);
     param.pending -= 1;
+}
+
+/// The edges as their accumulations run: `addmm`'s first argument is the bias.
+const fn in_turn(prim: Prim, edges: Edges) -> Edges {
+    match (prim, edges) {
+        (Prim::Addmm, [input, weight, bias, other]) => [bias, input, weight, other],
+        _ => edges,
+    }
 }
 
 /// Accumulates into the parameters whose gradients are complete.

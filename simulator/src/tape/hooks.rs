@@ -34,6 +34,11 @@ pub trait Hooks: core::fmt::Debug {
     /// When the call of backward has returned.
     fn backward_returned(&mut self, _tape: &mut Tape) {}
 
+    /// When a module is entered, under the same condition; says whether it is one that is left.
+    fn entered(&mut self, _tape: &mut Tape) -> bool {
+        false
+    }
+
     /// Before a primitive takes a parameter, where [`Tape::watch_weights`] asks for it.
     fn before_weight(&mut self, _tape: &mut Tape, _param: ParamId) {}
 
@@ -125,6 +130,20 @@ impl Tape {
     /// Calls the hooks of weights for the rest of the process.
     pub const fn watch_weights(&mut self) {
         self.watches_weights = true;
+    }
+
+    /// Whether modules gather their weights before they run (`DeepSpeed`'s stage 3).
+    pub const fn gathers_weights(&self) -> bool {
+        self.watches_weights
+    }
+
+    /// The hook when a module is entered, in any forward.
+    pub(super) fn hook_entered(&mut self) {
+        if self.watches_weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
+            let mut taken = false;
+            self.hook(|hooks, tape| taken = hooks.entered(tape));
+            self.weight_taken |= taken;
+        }
     }
 
     /// The hook before a parameter is taken, in any forward.

@@ -157,6 +157,7 @@ impl Tape {
         self.hook_weight_left();
         self.scope.block = block;
         self.scope.module = module;
+        self.hook_entered();
     }
 
     /// Names the layer that the next operations belong to.

@@ -4,8 +4,8 @@
 //! recorded; from the second on, parameters that come next are fetched ahead, and those that come
 //! again soon stay.
 //!
-//! Modules without parameters count where they hold others; a leaf without parameters, such as an
-//! activation, is not seen here, so that what is fetched ahead can lag by a bucket for each.
+//! Modules without parameters count as well: each is a chance to fetch ahead. Those that hold others
+//! are known by the parameters' paths, activations, dropouts and rotary tables by their names.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -118,6 +118,11 @@ impl Coordinator {
         self.path = holders;
         let module = self.module_of(tape, id);
         self.fetch(tape, module, options);
+    }
+
+    /// A module that has no parameters and holds no others.
+    pub(super) fn enter_leaf(&mut self, tape: &mut Tape, options: &ZeroOptions) {
+        self.fetch(tape, HOLDER, options);
     }
 
     /// `fetch_sub_module`.

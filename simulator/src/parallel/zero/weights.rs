@@ -21,6 +21,17 @@ use super::{REDUCE_STREAM, ZeroOptions, elements, on_stream, scalars, trained};
 /// Most padded parts of one gradient that are told apart; beyond, they are made as one.
 const PADDED_PARTS: u64 = 64;
 
+/// Modules without parameters that are called, as transformers names them.
+const LEAVES: [&str; 6] = ["act_fn", "act", "rotary_emb", "drop", "dropout", "resid_dropout"];
+
+/// Where an operation stands: block, module, layer.
+type Place = (&'static str, &'static str, Option<u32>);
+
+fn place(tape: &Tape) -> Place {
+    let scope = tape.scope();
+    (scope.block.word(), scope.module, scope.layer)
+}
+
 /// Nodes of a module: those after the first, up to the last.
 type Nodes = (Option<NodeId>, Option<NodeId>);
 
@@ -41,12 +52,14 @@ pub(super) struct Weights {
     bucket: Vec<ParamId>,
     bucket_elements: u64,
     micro_batch: u64,
-    /// The module that runs forward, and the node before it.
-    forward: Option<(ParamId, Option<NodeId>)>,
+    /// The module that runs forward (one without parameters: none), and the node before it.
+    forward: Option<(Option<ParamId>, Option<NodeId>)>,
+    /// Where a module's parameters are taken first: it has begun when the place is entered.
+    places: BTreeMap<Place, ParamId>,
     /// `PreBackwardFunctionForModule` behind these nodes.
-    calls: BTreeMap<NodeId, (ParamId, Nodes)>,
+    calls: BTreeMap<NodeId, (Option<ParamId>, Nodes)>,
     /// The module that runs backward.
-    backward: Option<(ParamId, Nodes)>,
+    backward: Option<(Option<ParamId>, Nodes)>,
     norms: Vec<StorageId>,
     grad_norm: StorageId,
 }
@@ -88,6 +101,7 @@ impl Weights {
             bucket_elements: 0,
             micro_batch: 0,
             forward: None,
+            places: BTreeMap::new(),
             calls: BTreeMap::new(),
             backward: None,
             norms: Vec::new(),
@@ -222,10 +236,21 @@ impl Weights {
     }
 
     fn leave_backward(&mut self, tape: &mut Tape) {
-        if let Some((id, _)) = self.backward.take() {
+        if let Some((Some(id), _)) = self.backward.take() {
             let module = self.coordinator.module_of(tape, id);
             self.coordinator.release(tape, module, &self.options);
         }
+    }
+
+    /// A module begins in a forward.
+    fn begin(&mut self, tape: &mut Tape, param: Option<ParamId>) {
+        self.after_weight(tape);
+        let before = tape.last_node();
+        within(tape, |tape| match param {
+            Some(param) => self.coordinator.enter(tape, param, &self.options),
+            None => self.coordinator.enter_leaf(tape, &self.options),
+        });
+        self.forward = Some((param, before));
     }
 }
 
@@ -234,17 +259,26 @@ impl Hooks for Weights {
         self.coordinator.reset(tape, &self.options);
     }
 
-    /// `pre_sub_module_forward_function`.
+    /// `pre_sub_module_forward_function` of a module that is known by its place.
+    fn entered(&mut self, tape: &mut Tape) -> bool {
+        let param = self.places.get(&place(tape)).copied();
+        let begins = param.is_some() || LEAVES.contains(&tape.scope().module);
+        if begins {
+            self.begin(tape, param);
+        }
+        begins
+    }
+
+    /// The same of any other.
     fn before_weight(&mut self, tape: &mut Tape, param: ParamId) {
         let module = self.coordinator.module_of(tape, param);
-        let runs = self.forward.map(|(id, _)| self.coordinator.module_of(tape, id));
-        if runs == Some(module) {
+        if let Some((Some(id), _)) = self.forward
+            && self.coordinator.module_of(tape, id) == module
+        {
             return;
         }
-        self.after_weight(tape);
-        let before = tape.last_node();
-        within(tape, |tape| self.coordinator.enter(tape, param, &self.options));
-        self.forward = Some((param, before));
+        self.places.entry(place(tape)).or_insert(param);
+        self.begin(tape, Some(param));
     }
 
     /// `post_sub_module_forward_function`; not where a checkpoint's second run ends within the module.
@@ -253,9 +287,12 @@ impl Hooks for Weights {
         if tape.stopped() {
             return;
         }
-        let module = self.coordinator.module_of(tape, id);
-        within(tape, |tape| self.coordinator.release(tape, module, &self.options));
+        if let Some(id) = id {
+            let module = self.coordinator.module_of(tape, id);
+            within(tape, |tape| self.coordinator.release(tape, module, &self.options));
+        }
         if let Some(last) = tape.last_node()
+            && before != Some(last)
             && self.backward.is_none()
         {
             self.calls.insert(last, (id, (before, Some(last))));
@@ -270,7 +307,10 @@ impl Hooks for Weights {
                 self.leave_backward(tape);
             }
             if let Some((id, nodes)) = self.calls.remove(&node) {
-                self.coordinator.enter(tape, id, &self.options);
+                match id {
+                    Some(id) => self.coordinator.enter(tape, id, &self.options),
+                    None => self.coordinator.enter_leaf(tape, &self.options),
+                }
                 self.backward = Some((id, nodes));
             }
         });
@@ -292,7 +332,7 @@ impl Hooks for Weights {
         if !self.bucket.is_empty() {
             self.reduce(tape);
         }
-        if let Some((id, _)) = self.backward.take() {
+        if let Some((Some(id), _)) = self.backward.take() {
             let module = self.coordinator.module_of(tape, id);
             self.coordinator.release_leftover(tape, module);
         }
