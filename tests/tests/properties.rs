@@ -9,7 +9,7 @@ use simulator::catalog::Catalog;
 use simulator::scenario::{ValidScenario, Word, limits, validate};
 use simulator::units::Bytes;
 use simulator::wire::model::ModelKind;
-use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
+use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype, Zero};
 use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
     Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName, Precision,
@@ -392,7 +392,11 @@ prop_compose! {
     /// Replicas, mostly one, and what they share.
     fn layout()(
         count in one_of(&[1_u64, 1, 2, 3, 8]),
-        data in one_of(&[DataParallel::Ddp, DataParallel::Fsdp2]),
+        data in one_of(&[
+            DataParallel::Ddp, DataParallel::Fsdp2,
+            DataParallel::Zero1, DataParallel::Zero2, DataParallel::Zero3,
+        ]),
+        bucket in one_of(&[300_u64, 5_000, 1 << 29]),
         bucket_view: bool,
         [reshard_after_forward, mixed_precision, cpu_offload]: [bool; 3],
         reduce_dtype in prop::option::of(Just(ReduceDtype::Fp32)),
@@ -402,7 +406,18 @@ prop_compose! {
             reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true,
         };
         let data = (1 < count).then_some(data);
-        (count, Parallel { data, ddp, fsdp, ..Parallel::default() })
+        let zero = Zero {
+            reduce_bucket_size: bucket,
+            prefetch_bucket_size: bucket / 2,
+            max_reuse_distance: bucket,
+            overlap_comm: Some(bucket_view),
+            contiguous_gradients: reshard_after_forward,
+            round_robin_gradients: mixed_precision,
+            offload_optimizer: cpu_offload,
+            grad_accum_dtype: reduce_dtype,
+            ..Zero::default()
+        };
+        (count, Parallel { data, ddp, fsdp, zero, ..Parallel::default() })
     }
 }
 
@@ -413,6 +428,15 @@ fn simulated(mut scenario: Scenario) -> Scenario {
         if scenario.parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
             scenario.precision = Precision::AmpBf16;
         }
+    }
+    if scenario.parallel.data.and_then(DataParallel::zero_stage).is_some() {
+        scenario.adapter = None;
+        scenario.precision = match scenario.precision {
+            Precision::AmpBf16 => Precision::Bf16,
+            Precision::AmpFp16 => Precision::Fp16,
+            other => other,
+        };
+        scenario.optimizer = Optimizer { name: OptimizerName::Adamw, ..scenario.optimizer };
     }
     scenario
 }

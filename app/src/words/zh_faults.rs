@@ -39,5 +39,6 @@ pub(super) fn note(note: &Note) -> String {
         (Topic::NeverMeasured, _) => "该型号尚未实测，池外显存为估算值。".into(),
         (Topic::UnverifiedGpu, _) => "该 GPU 的部分规格未经出处核实。".into(),
         (Topic::UnverifiedModel, _) => "该模型的部分字段未经出处核实。".into(),
+        (Topic::UnverifiedLayout, _) => "该并行方式按源码实现，尚无 GPU 实测数据。".into(),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::families::Positions;
 use super::validate::ResolvedModel;
+use super::words::Word;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
 use crate::wire::{GpuProfile, Scenario};
@@ -43,6 +44,15 @@ pub(super) fn notes(
         let message =
             format!("not verified at the source for {}: {}", card.name, card.unverified.join(", "));
         add("model.id", Topic::UnverifiedModel, message, card.unverified.clone());
+    }
+    let data = scenario.parallel.data.filter(|data| data.zero_stage().is_some());
+    if let Some(data) = data {
+        let message = format!(
+            "`{}` is written after deepspeed 0.19.8's source and follows its allocations on a CPU; \
+             no capture on a GPU was made yet",
+            data.word()
+        );
+        add("parallel.data", Topic::UnverifiedLayout, message, Vec::from([data.word().to_owned()]));
     }
     notes
 }

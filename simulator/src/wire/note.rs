@@ -15,6 +15,8 @@ pub enum Topic {
     UnverifiedGpu,
     /// Some of the model's fields were not verified at the source.
     UnverifiedModel,
+    /// No capture on a GPU stands behind the layout.
+    UnverifiedLayout,
 }
 
 /// A remark on a scenario that is simulated nevertheless.
