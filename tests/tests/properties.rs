@@ -423,20 +423,43 @@ prop_compose! {
 
 /// The scenario without what is not simulated together.
 fn simulated(mut scenario: Scenario) -> Scenario {
+    let stage = scenario.parallel.data.and_then(DataParallel::zero_stage);
+    if stage.is_none() && scenario.precision == Precision::Fp16 {
+        scenario.precision = Precision::Bf16;
+    }
     if scenario.parallel.data == Some(DataParallel::Fsdp2) {
         scenario.adapter = None;
+        if !matches!(
+            scenario.optimizer.name,
+            OptimizerName::Adamw
+                | OptimizerName::Sgd
+                | OptimizerName::Rmsprop
+                | OptimizerName::Lion
+        ) {
+            scenario.optimizer = Optimizer {
+                name: OptimizerName::Adamw,
+                momentum: None,
+                centered: false,
+                ..scenario.optimizer
+            };
+        }
         if scenario.parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
             scenario.precision = Precision::AmpBf16;
         }
     }
-    if scenario.parallel.data.and_then(DataParallel::zero_stage).is_some() {
+    if stage.is_some() {
         scenario.adapter = None;
         scenario.precision = match scenario.precision {
             Precision::AmpBf16 => Precision::Bf16,
             Precision::AmpFp16 => Precision::Fp16,
             other => other,
         };
-        scenario.optimizer = Optimizer { name: OptimizerName::Adamw, ..scenario.optimizer };
+        scenario.optimizer = Optimizer {
+            name: OptimizerName::Adamw,
+            momentum: None,
+            centered: false,
+            ..scenario.optimizer
+        };
     }
     scenario
 }

@@ -26,7 +26,6 @@ pub(super) struct Bf16Optimizer {
     gradients: StorageId,
     master: Master,
     micro_batch: u64,
-    grad_norm: StorageId,
 }
 
 impl Bf16Optimizer {
@@ -38,8 +37,7 @@ impl Bf16Optimizer {
         let master = partition::master(tape, &options, total / options.ranks);
         let gradients = tape.allocate(4 * total, Prim::Accumulate);
         tape.categorise(gradients, Category::Gradients);
-        let grad_norm = StorageId::NONE;
-        Self { options, params, flat, total, gradients, master, micro_batch: 0, grad_norm }
+        Self { options, params, flat, total, gradients, master, micro_batch: 0 }
     }
 
     /// `get_global_norm_of_tensors`: the gradients are in fp32 already.
@@ -86,7 +84,6 @@ impl Hooks for Bf16Optimizer {
         tape.phase(PhaseKind::Optimizer, 0);
         tape.enter(Block::Clip, "get_global_norm_of_tensors");
         let norm = self.norm(tape);
-        let previous = core::mem::replace(&mut self.grad_norm, norm);
         if optimizer.clip_grad_norm {
             let sum = tape.allocate(4, Prim::ClipGrad);
             tape.scratch(4, Prim::ClipGrad);
@@ -96,7 +93,7 @@ impl Hooks for Bf16Optimizer {
         self.master.step(tape, optimizer);
         let bytes = 3 * self.master.elements * self.options.dtype.bytes();
         tape.run(Prim::Update, pointwise(Pointwise::Narrow, DType::F32, bytes));
-        tape.release_storage(previous);
+        tape.release_storage(norm);
         tape.phase(PhaseKind::ZeroGrad, 0);
         tape.enter(Block::Optimizer, "zero_grad");
         for &id in &self.params {
@@ -110,7 +107,7 @@ impl Hooks for Bf16Optimizer {
     }
 
     fn storages(&mut self) -> Vec<&mut StorageId> {
-        let own = [&mut self.flat, &mut self.gradients, &mut self.grad_norm];
+        let own = [&mut self.flat, &mut self.gradients];
         own.into_iter().chain(self.master.storages()).collect()
     }
 }

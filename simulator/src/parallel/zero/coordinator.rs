@@ -301,12 +301,15 @@ impl Coordinator {
         }
     }
 
-    /// `release_and_reset_all`.
+    /// `release_and_reset_all`. Weights that stay whole would go here and be gathered again after the
+    /// update, at the same sizes: they are kept instead, so that a step leaves what it found.
     pub(super) fn release_all(&mut self, tape: &mut Tape, options: &ZeroOptions) {
         for id in self.modules.concat() {
             self.wait(tape, id, options);
             self.active.remove(&id);
-            self.release_one(tape, id);
+            if !(self.complete && self.persistent.contains(&id)) {
+                self.release_one(tape, id);
+            }
         }
     }
 
@@ -327,7 +330,8 @@ impl Coordinator {
             return;
         }
         let size = options.dtype.bytes();
-        let params: Vec<ParamId> = self.persistent.iter().copied().collect();
+        let missing = self.persistent.iter().filter(|id| !self.whole.contains_key(id));
+        let params: Vec<ParamId> = missing.copied().collect();
         let parts: Vec<u64> = params.iter().map(|&id| part(tape, id, options.ranks)).collect();
         let uploads: Vec<StorageId> = parts
             .iter()

@@ -58,8 +58,6 @@ pub(super) struct Partitioned {
     micro_batch: u64,
     /// `norm_for_param_grads`.
     norms: Vec<StorageId>,
-    /// `_global_grad_norm`.
-    grad_norm: StorageId,
 }
 
 impl Partitioned {
@@ -107,7 +105,6 @@ impl Partitioned {
             averaged: Vec::new(),
             micro_batch: 0,
             norms: Vec::new(),
-            grad_norm: StorageId::NONE,
         }
     }
 
@@ -460,6 +457,7 @@ impl Hooks for Partitioned {
         tape.phase(PhaseKind::Optimizer, 0);
         tape.enter(Block::Clip, "scaled_global_norm");
         let norm = self.check(tape);
+        // `_global_grad_norm`, which really lasts until the next step replaces it.
         let grad_norm = tape.allocate(4, Prim::ClipGrad);
         tape.enter(Block::Optimizer, "gradients");
         if !self.options.offload_optimizer {
@@ -476,8 +474,7 @@ impl Hooks for Partitioned {
         let bytes = self.options.ranks * self.partition * self.options.dtype.bytes();
         tape.run(Prim::AllGather, pointwise(Pointwise::Copy, self.options.dtype, bytes));
         tape.release_storage(norm);
-        let previous = core::mem::replace(&mut self.grad_norm, grad_norm);
-        tape.release_storage(previous);
+        tape.release_storage(grad_norm);
         core::mem::take(&mut self.norms).into_iter().for_each(|norm| tape.release_storage(norm));
         tape.phase(PhaseKind::ZeroGrad, 0);
         for (_, grad) in core::mem::take(&mut self.grad_accum) {
@@ -487,7 +484,7 @@ impl Hooks for Partitioned {
     }
 
     fn storages(&mut self) -> Vec<&mut StorageId> {
-        let own = [&mut self.flat, &mut self.upload, &mut self.grad_norm];
+        let own = [&mut self.flat, &mut self.upload];
         own.into_iter().chain(self.master.storages()).collect()
     }
 }

@@ -61,7 +61,6 @@ pub(super) struct Weights {
     /// The module that runs backward.
     backward: Option<(Option<ParamId>, Nodes)>,
     norms: Vec<StorageId>,
-    grad_norm: StorageId,
 }
 
 impl Weights {
@@ -105,7 +104,6 @@ impl Weights {
             calls: BTreeMap::new(),
             backward: None,
             norms: Vec::new(),
-            grad_norm: StorageId::NONE,
         }
     }
 
@@ -347,6 +345,7 @@ impl Hooks for Weights {
         self.coordinator.release_all(tape, &self.options);
         tape.enter(Block::Clip, "get_norm_groups");
         let norm = self.check(tape);
+        // `_global_grad_norm`, which really lasts until the next step replaces it.
         let grad_norm = tape.allocate(4, Prim::ClipGrad);
         for group in 0..self.groups.len() {
             if self.options.offload_optimizer {
@@ -363,8 +362,7 @@ impl Hooks for Weights {
         }
         tape.enter(Block::Parallel, "post_step");
         tape.release_storage(norm);
-        let previous = core::mem::replace(&mut self.grad_norm, grad_norm);
-        tape.release_storage(previous);
+        tape.release_storage(grad_norm);
         core::mem::take(&mut self.norms).into_iter().for_each(|norm| tape.release_storage(norm));
         self.coordinator.gather_persistent(tape, &self.options);
         tape.phase(PhaseKind::ZeroGrad, 0);
@@ -372,7 +370,7 @@ impl Hooks for Weights {
     }
 
     fn storages(&mut self) -> Vec<&mut StorageId> {
-        let own = [&mut self.flat, &mut self.gradients, &mut self.buffer, &mut self.grad_norm];
+        let own = [&mut self.flat, &mut self.gradients, &mut self.buffer];
         own.into_iter()
             .chain(self.coordinator.whole.values_mut())
             .chain(self.masters.iter_mut().flat_map(Master::storages))
