@@ -340,7 +340,7 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let gpu = scenario.gpu();
     let tflops = match scenario.document().precision {
         Precision::Bf16 | Precision::AmpBf16 => gpu.bf16_tflops.or(gpu.fp16_tflops),
-        Precision::AmpFp16 => gpu.fp16_tflops,
+        Precision::Fp16 | Precision::AmpFp16 => gpu.fp16_tflops,
         Precision::Fp32 if scenario.document().stack.tf32 => gpu.tf32_tflops.or(gpu.fp32_tflops),
         Precision::Fp32 => gpu.fp32_tflops,
     };

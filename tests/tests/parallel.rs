@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::program::Process;
 use simulator::scenario::{ValidScenario, check};
+use simulator::wire::timeline::Category;
 
 /// A small model of Llama's kind with sizes that `ranks` divides.
 fn llama(ranks: u64, units: [u64; 4], tied: bool) -> Value {
@@ -38,6 +39,18 @@ fn sizes(scenario: &ValidScenario) -> Vec<(String, u64, u64)> {
     process.parameter_sizes()
 }
 
+/// Bytes that a rank keeps between steps: weights, states, gradients; stage 3's buffers apart.
+fn kept(scenario: &ValidScenario) -> [u64; 2] {
+    let (mut process, _) = Process::build(scenario);
+    process.step();
+    let record = process.step().record;
+    let of = |category| {
+        let storages = record.storages[..record.n_before].iter();
+        storages.filter(|storage| storage.category == category).map(|storage| storage.bytes).sum()
+    };
+    [Category::Weights, Category::OptimizerStates].map(of)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 40, ..ProptestConfig::default() })]
 
@@ -58,6 +71,31 @@ proptest! {
             prop_assert_eq!(all, size, "{}", name);
             let is_shared = name.contains("_proj.") || name.starts_with("lm_head");
             prop_assert_eq!(*kept, if is_shared { size / ranks } else { *size }, "{}", name);
+        }
+    }
+
+    /// Each of DeepSpeed's stages shares out more: no category of what a rank keeps ever grows.
+    #[test]
+    fn stages_only_ever_lower_what_is_kept(
+        units in [1..=2_u64, 1..=3, 1..=16, 10..=60],
+        ranks in 2..=16_u64,
+        offload: bool,
+        fp32_sums: bool,
+    ) {
+        let model = llama(1, units, false);
+        let sum = fp32_sums.then_some("fp32");
+        let zero = json!({
+            "reduce_bucket_size": 4096, "param_persistence_threshold": 0,
+            "offload_optimizer": offload, "grad_accum_dtype": sum.unwrap_or("bf16"),
+        });
+        let kept = |stage: &str| kept(&scenario(&model, ranks, &json!({"data": stage, "zero": zero})));
+        let [one, two, three] = ["zero1", "zero2", "zero3"].map(kept);
+        // Parts are rounded up once for all weights, or for each of them.
+        let slack = 512 * 4 * ranks;
+        for (name, first, second) in [("2", &one, &two), ("3", &two, &three)] {
+            for (more, less) in first.iter().zip(second) {
+                prop_assert!(*less <= more + slack, "stage {}: {:?} {:?}", name, first, second);
+            }
         }
     }
 

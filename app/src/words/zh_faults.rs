@@ -78,5 +78,6 @@ pub(super) fn note(note: &Note) -> String {
             "cuDNN 卷积的工作区大小没有公开规则；这里用 H200 上实测的规则，误差带按最大的一个放宽。"
                 .into()
         }
+        (Topic::UnverifiedLayout, _) => "该并行方式按源码实现，尚无 GPU 实测数据。".into(),
     }
 }

@@ -117,7 +117,7 @@ fn run(tape: &mut Tape, root: NodeId, model: &dyn Recompute) {
         for (edge, view) in more.into_iter().zip(views) {
             deliver(tape, edge, Tensor { view: true, ..view }, &mut ready);
         }
-        accumulate_parameters(tape, edges);
+        accumulate_parameters(tape, in_turn(tape.node(id).prim, edges));
     }
 }
 
@@ -298,6 +298,14 @@ fn arrive(tape: &mut Tape, id: ParamId, gradient: Tensor) {
     let param = tape.param_mut(id);
     param.arriving = Some(sum);
     param.pending -= 1;
+}
+
+/// The edges as their accumulations run: `addmm`'s first argument is the bias.
+const fn in_turn(prim: Prim, edges: Edges) -> Edges {
+    match (prim, edges) {
+        (Prim::Addmm, [input, weight, bias, other]) => [bias, input, weight, other],
+        _ => edges,
+    }
 }
 
 /// Accumulates into the parameters whose gradients are complete.

@@ -8,7 +8,9 @@ mod copies;
 mod ddp;
 mod fsdp;
 mod tensor;
+mod zero;
 
 pub use ddp::{Ddp, DdpOptions};
 pub use fsdp::{Fsdp, FsdpOptions};
 pub use tensor::parallelize;
+pub use zero::{ZeroOptions, zero};

@@ -245,7 +245,9 @@ pub(super) fn linear(
 ) -> Gradients {
     let &Product { rows, inner, outer, bias, transposed, input } = product;
     let mut outputs = NONE;
-    let order = if bias { [0, 1] } else { [1, 0] };
+    // `LinearFunctionForZeroStage3` takes the place of `F.linear` and is written in that order.
+    let replaced = transposed && tape.gathers_weights();
+    let order = if bias || replaced { [0, 1] } else { [1, 0] };
     for i in order {
         if !context.edges[i].wanted() {
             continue;
@@ -255,7 +257,7 @@ pub(super) fn linear(
             tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
             // More than two dimensions are folded into two, and back by a view.
-            Tensor { view: 2 < input.sizes().len(), ..out }
+            Tensor { view: 2 < input.sizes().len() && !replaced, ..out }
         } else {
             let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
             tape.workspace(Library::Blas);

@@ -1,6 +1,6 @@
 //! The layout over several GPUs, as it changes construction and installs its hooks.
 
-use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, parallelize};
+use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, ZeroOptions, parallelize, zero};
 use crate::tape::{ParamId, Sharding, Tape};
 use crate::tensor::DType;
 use crate::wire::Scenario;
@@ -30,6 +30,9 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
             hooks.shard_whole(tape);
         }
         tape.install(Box::new(hooks));
+    } else if let Some(options) = zero_options(scenario) {
+        let hooks = zero(tape, options);
+        tape.install(hooks);
     } else if scenario.parallel.data == Some(DataParallel::Ddp) {
         let options = &scenario.parallel.ddp;
         let caps = [options.first_bucket_mb, options.bucket_cap_mb].map(|mib| mib << 20);
@@ -59,5 +62,36 @@ fn fsdp(scenario: &Scenario) -> Option<FsdpOptions> {
         compute_dtype,
         reduce_dtype,
         cpu_offload: options.cpu_offload,
+    })
+}
+
+/// `DeepSpeed`'s settings, when the replicas share by stages.
+fn zero_options(scenario: &Scenario) -> Option<ZeroOptions> {
+    let stage = scenario.parallel.data.and_then(DataParallel::zero_stage)?;
+    let options = &scenario.parallel.zero;
+    let dtype = weight_dtype(scenario.precision);
+    let accumulation = match options.grad_accum_dtype {
+        Some(ReduceDtype::Fp32) => DType::F32,
+        Some(ReduceDtype::Bf16) => DType::BF16,
+        None => dtype,
+    };
+    Some(ZeroOptions {
+        stage,
+        ranks: scenario.hardware.count,
+        dtype,
+        accumulation,
+        micro_batches: scenario.workload.grad_accum,
+        reduce_bucket: options.reduce_bucket_size,
+        overlap: options.overlap_comm.unwrap_or(stage == 3),
+        // Offloading needs them contiguous.
+        contiguous: options.contiguous_gradients || (stage < 3 && options.offload_optimizer),
+        round_robin: options.round_robin_gradients,
+        offload_optimizer: options.offload_optimizer,
+        offload_param: options.offload_param,
+        prefetch_bucket: options.prefetch_bucket_size,
+        persistence: options.param_persistence_threshold,
+        max_live: options.max_live_parameters,
+        reuse_distance: options.max_reuse_distance,
+        sub_group: options.sub_group_size,
     })
 }

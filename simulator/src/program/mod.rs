@@ -11,6 +11,7 @@ use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};
 use crate::tape::{Block, Device, Param, ParamId, Prim, Recorded, Shard, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
+use crate::wire::parallel::DataParallel;
 use crate::wire::scenario::{Checkpointing, Precision, Scenario, Workload};
 use crate::wire::timeline::{Category, PhaseKind};
 
@@ -177,11 +178,14 @@ impl<'a> Process<'a> {
 
     fn backward(&mut self, micro_batch: u32, loss: Tensor) {
         self.tape.phase(PhaseKind::Backward, micro_batch);
+        let stage = self.scenario.parallel.data.and_then(DataParallel::zero_stage);
         let scaled = match &mut self.scaler {
             Some(scaler) => scaler.scale(&mut self.tape, &loss),
+            None if stage.is_some() => scaler::scale_for_engine(&mut self.tape, &loss),
             None => self.tape.share(&loss),
         };
         engine::backward(&mut self.tape, &scaled, self.model.as_ref());
+        self.tape.hook(|hooks, tape| hooks.backward_returned(tape));
         self.tape.release(scaled);
         // A tensor lets go of its graph before its bytes (`TensorImpl::release_resources`).
         self.tape.release_graph();
@@ -248,6 +252,7 @@ fn construct_rest(tape: &mut Tape, family: &dyn Family, model: &dyn Network) {
 const fn weight_dtype(precision: Precision) -> DType {
     match precision {
         Precision::Bf16 => DType::BF16,
+        Precision::Fp16 => DType::F16,
         Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
     }
 }
@@ -256,7 +261,7 @@ const fn autocast_dtype(precision: Precision) -> Option<DType> {
     match precision {
         Precision::AmpBf16 => Some(DType::BF16),
         Precision::AmpFp16 => Some(DType::F16),
-        Precision::Bf16 | Precision::Fp32 => None,
+        Precision::Bf16 | Precision::Fp16 | Precision::Fp32 => None,
     }
 }
 

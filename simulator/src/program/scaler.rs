@@ -61,6 +61,16 @@ impl Scaler {
     }
 }
 
+/// `DeepSpeedEngine.backward` (deepspeed 0.19.8, `runtime/engine.py`): the loss over the number of
+/// micro-batches, times the loss scale, even where both are one.
+pub(super) fn scale_for_engine(tape: &mut Tape, loss: &Tensor) -> Tensor {
+    tape.enter(Block::Scaler, "scale_if_loss");
+    let share = tape.div_scalar(loss);
+    let scaled = tape.mul_scalar(&share);
+    tape.release(share);
+    scaled
+}
+
 /// The gradients that a scaler goes through.
 pub(super) struct Gradients {
     pub(super) n: u64,

@@ -53,7 +53,9 @@ fn parameters(scenario: &ValidScenario, report: &Report) -> Figure {
 /// How many of some parameters the rank keeps on its GPU, and the letter that says so.
 fn kept(scenario: &ValidScenario, report: &Report, all: u64) -> (u64, &'static str) {
     let parallel = &scenario.document().parallel;
-    if parallel.data == Some(DataParallel::Fsdp2) && parallel.fsdp.cpu_offload {
+    let zero3 = parallel.data == Some(DataParallel::Zero3) && parallel.zero.offload_param;
+    let fsdp = parallel.data == Some(DataParallel::Fsdp2) && parallel.fsdp.cpu_offload;
+    if fsdp || zero3 {
         return (0, "N_GPU");
     }
     report.model.rank_parameters.map_or((all, "N"), |n| (n, "N_rank"))
@@ -96,6 +98,7 @@ fn trainable_dtype(scenario: &ValidScenario) -> DType {
 pub(super) fn weight_dtype(scenario: &ValidScenario) -> DType {
     match scenario.document().precision {
         Precision::Bf16 => DType::BF16,
+        Precision::Fp16 => DType::F16,
         Precision::Fp32 | Precision::AmpBf16 | Precision::AmpFp16 => DType::F32,
     }
 }
@@ -126,6 +129,9 @@ fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
 fn gradients(scenario: &ValidScenario, report: &Report) -> Figure {
     let (n, letter) = kept(scenario, report, trainable(report));
     let size = trainable_dtype(scenario).bytes();
+    if let Some(stage) = zero_stage(scenario) {
+        return zero_gradients(scenario, n, letter, stage);
+    }
     let texts = [
         format!("{letter} · bytes per gradient, from backward to zero_grad"),
         format!("{n} · {size} B"),
@@ -139,6 +145,9 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
     let optimizer = &scenario.document().optimizer;
     let (n, letter) = kept(scenario, report, trainable(report));
     let size = trainable_dtype(scenario).bytes();
+    if zero_stage(scenario).is_some() {
+        return zero_states(scenario, report);
+    }
     let states = states_of(optimizer);
     let fused =
         optimizer.implementation == Implementation::Fused && optimizer.name == OptimizerName::Adamw;
@@ -157,6 +166,43 @@ fn optimizer_states(scenario: &ValidScenario, report: &Report) -> Figure {
         None => format!("{letter} = {n}, {size} B"),
     };
     figure("optimizer_states", value, "B", [formula, substituted, states.source.to_owned()])
+}
+
+fn zero_stage(scenario: &ValidScenario) -> Option<u8> {
+    scenario.document().parallel.data.and_then(DataParallel::zero_stage)
+}
+
+const ZERO: &str = "deepspeed 0.19.8, runtime/zero/stage_1_and_2.py and stage3.py";
+
+/// Gradients as they arrive: whole until they are reduced, in the weights' type.
+fn zero_gradients(scenario: &ValidScenario, n: u64, letter: &str, stage: u8) -> Figure {
+    let size = weight_dtype(scenario).bytes();
+    let ranks = scenario.document().hardware.count;
+    let (kept, letter) = match stage {
+        2 => (n.div_ceil(ranks), "N / ranks"),
+        _ => (n, letter),
+    };
+    let texts = [
+        format!("{letter} · bytes per gradient, after they are reduced"),
+        format!("{kept} · {size} B"),
+        ZERO.to_owned(),
+    ];
+    figure("gradients", number(kept * size), "B", texts)
+}
+
+/// fp32 weights and the optimizer's states of a rank's partition.
+fn zero_states(scenario: &ValidScenario, report: &Report) -> Figure {
+    let copies = 1 + states_of(&scenario.document().optimizer).copies.unwrap_or(0);
+    let steady = &report.steady;
+    let row = steady.categories.iter().find(|row| row.category == Category::OptimizerStates);
+    let value = row.map_or(0.0, |row| row.bytes.as_f64());
+    let ranks = scenario.document().hardware.count;
+    let texts = [
+        "N / ranks · (fp32 weights + states) · 4 B; none in host memory".to_owned(),
+        format!("{} / {ranks} · {copies} · 4 B", trainable(report)),
+        ZERO.to_owned(),
+    ];
+    figure("optimizer_states", value, "B", texts)
 }
 
 /// What an optimizer keeps.

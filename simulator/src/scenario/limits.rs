@@ -23,6 +23,9 @@ pub const DROPOUT: RangeInclusive<f64> = 0.0..=0.999_999;
 /// Sizes of buckets, MiB.
 pub const BUCKET_MB: RangeInclusive<u64> = 1..=1_048_576;
 
+/// Sizes of `DeepSpeed`'s buckets and thresholds, elements.
+pub const ZERO_ELEMENTS: RangeInclusive<u64> = 0..=1 << 46;
+
 /// Inner size of an adapter.
 pub const ADAPTER_RANK: RangeInclusive<u64> = 1..=65_536;
 

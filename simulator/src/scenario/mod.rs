@@ -13,6 +13,7 @@ mod size;
 mod validate;
 mod words;
 mod write;
+mod zero;
 
 pub use families::{
     Act, Activation, Architecture, Bert, Conv, Data, Excite, ExpertLoad, Experts, Falcon, Family,

@@ -2,6 +2,7 @@
 
 use super::families::{Data, Positions};
 use super::validate::ResolvedModel;
+use super::words::Word;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
 use crate::wire::{GpuProfile, Scenario};
@@ -49,6 +50,15 @@ pub(super) fn notes(
                        measured on an H200 stands for it, and the band has room for one more of the \
                        largest";
         add("model", Topic::ConvolutionWorkspaces, message.to_owned(), Vec::new());
+    }
+    let data = scenario.parallel.data.filter(|data| data.zero_stage().is_some());
+    if let Some(data) = data {
+        let message = format!(
+            "`{}` is written after deepspeed 0.19.8's source and follows its allocations on a CPU; \
+             no capture on a GPU was made yet",
+            data.word()
+        );
+        add("parallel.data", Topic::UnverifiedLayout, message, Vec::from([data.word().to_owned()]));
     }
     notes
 }

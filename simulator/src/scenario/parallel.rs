@@ -4,6 +4,7 @@ use super::Table;
 use super::families::{Architecture, Family};
 use super::limits;
 use super::words::Word;
+use super::zero::{check_zero, zero_table};
 use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
 use crate::wire::scenario::{Loss, OptimizerName, Precision};
 use crate::wire::{Fault, Faults, Rule, Scenario};
@@ -22,6 +23,7 @@ pub(super) fn parallel_table(mut table: Table<'_>, faults: &mut Faults) -> Paral
     };
     let ddp = table.table("ddp", faults).map(|table| ddp_table(table, faults));
     let fsdp = table.table("fsdp", faults).map(|table| fsdp_table(table, faults));
+    let zero = table.table("zero", faults).map(|table| zero_table(table, faults));
     table.finish(faults);
     Parallel {
         tensor,
@@ -34,6 +36,7 @@ pub(super) fn parallel_table(mut table: Table<'_>, faults: &mut Faults) -> Paral
         data,
         ddp: ddp.unwrap_or_default(),
         fsdp: fsdp.unwrap_or_default(),
+        zero: zero.unwrap_or_default(),
     }
 }
 
@@ -75,6 +78,7 @@ pub(super) fn check_parallel(
     check_ranges(&scenario.parallel, faults);
     let megatron = matches!(architecture, Some(Architecture::Megatron(_)));
     check_unsupported(scenario, megatron, faults);
+    check_zero(scenario, faults);
     check_count(scenario, faults);
     let parallel = &scenario.parallel;
     if 1 < parallel.tensor && !megatron {
@@ -152,9 +156,7 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
     if parallel.sequence {
         unsupported("parallel.sequence", "sequence parallelism is not simulated yet", false.into());
     }
-    let sharded =
-        parallel.data.filter(|data| !matches!(data, DataParallel::Ddp | DataParallel::Fsdp2));
-    if let Some(data) = sharded {
+    if let Some(data) = parallel.data.filter(|data| *data == DataParallel::DistributedOptimizer) {
         let reason = format!("`{}` is not simulated yet", data.word());
         unsupported("parallel.data", &reason, "fsdp2".into());
     }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::*;
 use crate::catalog::Catalog;
 use crate::wire::ModelKind;
-use crate::wire::parallel::{Ddp, Fsdp, Parallel};
+use crate::wire::parallel::{Ddp, Fsdp, Parallel, Zero};
 use crate::wire::scenario::{Adapter, AdapterKind, Hardware, Model, Optimizer, Stack, Workload};
 
 fn choice<T: Word + core::fmt::Debug>() -> impl Strategy<Value = T> {
@@ -83,8 +83,15 @@ prop_compose! {
         let [reshard_after_forward, mixed_precision, cpu_offload, meta_init] = flags;
         let fsdp =
             Fsdp { reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init };
+        let zero = Zero {
+            reduce_bucket_size: 1 + (bucket_cap_mb << 8),
+            prefetch_bucket_size: first_bucket_mb,
+            overlap_comm: Some(bucket_view),
+            grad_accum_dtype: reduce_dtype,
+            ..Zero::default()
+        };
         Parallel {
-            tensor, sequence, pipeline, virtual_stages, expert, context, stage, data, ddp, fsdp,
+            tensor, sequence, pipeline, virtual_stages, expert, context, stage, data, ddp, fsdp, zero,
         }
     }
 }

@@ -49,6 +49,7 @@ impl Word for ModelKind {
 impl Word for Precision {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("bf16", Self::Bf16),
+        ("fp16", Self::Fp16),
         ("amp_bf16", Self::AmpBf16),
         ("amp_fp16", Self::AmpFp16),
         ("fp32", Self::Fp32),

@@ -4,6 +4,7 @@ use super::node::{NodeId, ParamId};
 use super::record::StorageId;
 use super::{Saving, Tape};
 use crate::tensor::{DType, Shape};
+use crate::wire::scenario::Optimizer;
 
 /// What is called around a model's modules and autograd's nodes.
 ///
@@ -29,6 +30,25 @@ pub trait Hooks: core::fmt::Debug {
 
     /// When the last node has run (`queue_callback`).
     fn after_backward(&mut self, _tape: &mut Tape) {}
+
+    /// When the call of backward has returned.
+    fn backward_returned(&mut self, _tape: &mut Tape) {}
+
+    /// When a module is entered, under the same condition; says whether it is one that is left.
+    fn entered(&mut self, _tape: &mut Tape) -> bool {
+        false
+    }
+
+    /// Before a primitive takes a parameter, where [`Tape::watch_weights`] asks for it.
+    fn before_weight(&mut self, _tape: &mut Tape, _param: ParamId) {}
+
+    /// When the module whose parameters were taken last has been left.
+    fn after_weight(&mut self, _tape: &mut Tape) {}
+
+    /// In place of clipping, the optimizer and `zero_grad`; says whether it was done.
+    fn update(&mut self, _tape: &mut Tape, _optimizer: &Optimizer) -> bool {
+        false
+    }
 
     /// When a step has ended.
     fn after_step(&mut self, _tape: &mut Tape) {}
@@ -105,6 +125,40 @@ impl Tape {
     /// Says whether layers entered and left from now on are those of the model's forward.
     pub const fn watch_layers(&mut self, watched: bool) {
         self.watches_layers = watched;
+    }
+
+    /// Calls the hooks of weights for the rest of the process.
+    pub const fn watch_weights(&mut self) {
+        self.watches_weights = true;
+    }
+
+    /// Whether modules gather their weights before they run (`DeepSpeed`'s stage 3).
+    pub const fn gathers_weights(&self) -> bool {
+        self.watches_weights
+    }
+
+    /// The hook when a module is entered, in any forward.
+    pub(super) fn hook_entered(&mut self) {
+        if self.watches_weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
+            let mut taken = false;
+            self.hook(|hooks, tape| taken = hooks.entered(tape));
+            self.weight_taken |= taken;
+        }
+    }
+
+    /// The hook before a parameter is taken, in any forward.
+    pub(super) fn hook_weight(&mut self, param: ParamId) {
+        if self.watches_weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
+            self.weight_taken = true;
+            self.hook(|hooks, tape| hooks.before_weight(tape, param));
+        }
+    }
+
+    /// The hook after the module whose parameters were taken last.
+    pub(super) fn hook_weight_left(&mut self) {
+        if core::mem::take(&mut self.weight_taken) {
+            self.hook(|hooks, tape| hooks.after_weight(tape));
+        }
     }
 
     /// The hooks of a layer that is entered or left, in a forward that is not a recomputation.

@@ -123,6 +123,9 @@ pub struct Tape {
     workspaces: [[StorageId; 2]; Library::ALL.len()],
     hooks: Option<Box<dyn Hooks>>,
     watches_layers: bool,
+    watches_weights: bool,
+    /// Whether a parameter was taken since the last module was entered.
+    weight_taken: bool,
     sharding: Option<Sharding>,
     /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
     scratch_buffer: (StorageId, u64),
@@ -150,6 +153,8 @@ impl Tape {
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
             hooks: None,
             watches_layers: false,
+            watches_weights: false,
+            weight_taken: false,
             sharding: None,
             scratch_buffer: (StorageId::NONE, 0),
             chained: None,
@@ -160,9 +165,11 @@ impl Tape {
     // ---- where we are ----
 
     /// Names the block and module that the next operations belong to.
-    pub const fn enter(&mut self, block: Block, module: &'static str) {
+    pub fn enter(&mut self, block: Block, module: &'static str) {
+        self.hook_weight_left();
         self.scope.block = block;
         self.scope.module = module;
+        self.hook_entered();
     }
 
     /// Names the layer that the next operations belong to.
@@ -170,6 +177,7 @@ impl Tape {
         if self.scope.layer == layer {
             return;
         }
+        self.hook_weight_left();
         if let Some(left) = self.scope.layer {
             self.hook_layer(left, false);
         }

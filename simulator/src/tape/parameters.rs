@@ -81,6 +81,7 @@ impl Tape {
 
     /// A handle to a parameter.
     pub fn weight(&mut self, id: ParamId) -> Tensor {
+        self.hook_weight(id);
         let param = &self.params[id.index()];
         let (storage, shape, dtype, layout) =
             (param.storage, param.shape, param.dtype, param.layout);

@@ -56,7 +56,8 @@ pub fn folded(scenario: &ValidScenario) -> Folded {
     // Before its first adapter a frozen model records nothing, so the layer after is the lowest one
     // to hold what layers share. Where layers are gathered ahead, backward's last but one gathers none.
     let document = scenario.document();
-    if document.parallel.data == Some(DataParallel::Ddp) {
+    let zero = document.parallel.data.and_then(DataParallel::zero_stage).is_some();
+    if zero || document.parallel.data == Some(DataParallel::Ddp) {
         return whole(scenario);
     }
     let gathers = document.parallel.data == Some(DataParallel::Fsdp2);

@@ -17,6 +17,8 @@ pub enum Topic {
     UnverifiedModel,
     /// Convolutions ask for workspaces by heuristics that are not published.
     ConvolutionWorkspaces,
+    /// No capture on a GPU stands behind the layout.
+    UnverifiedLayout,
 }
 
 /// A remark on a scenario that is simulated nevertheless.

@@ -38,6 +38,9 @@ pub struct Parallel {
     /// Options of `data = "fsdp2"`.
     #[serde(default, skip_serializing_if = "is_default")]
     pub fsdp: Fsdp,
+    /// Options of `data = "zero1"`, `"zero2"` and `"zero3"`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub zero: Zero,
 }
 
 impl Default for Parallel {
@@ -53,6 +56,19 @@ impl Default for Parallel {
             data: None,
             ddp: Ddp::default(),
             fsdp: Fsdp::default(),
+            zero: Zero::default(),
+        }
+    }
+}
+
+impl DataParallel {
+    /// `DeepSpeed`'s stage, where it is one.
+    pub const fn zero_stage(self) -> Option<u8> {
+        match self {
+            Self::Zero1 => Some(1),
+            Self::Zero2 => Some(2),
+            Self::Zero3 => Some(3),
+            Self::Ddp | Self::Fsdp2 | Self::DistributedOptimizer => None,
         }
     }
 }
@@ -134,6 +150,64 @@ impl Default for Fsdp {
             reduce_dtype: None,
             cpu_offload: false,
             meta_init: true,
+        }
+    }
+}
+
+/// Options of `DeepSpeed`'s `zero_optimization`. Sizes count elements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(default, deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no option")]
+pub struct Zero {
+    /// Gradients that are reduced at a time (`reduce_bucket_size`).
+    pub reduce_bucket_size: u64,
+    /// Weights that are gathered at a time after a step, where the backend cannot gather into one
+    /// tensor (`allgather_bucket_size`); NCCL can.
+    pub allgather_bucket_size: u64,
+    /// Whether gradients are reduced beside backward; absent: in stage 3 alone (`overlap_comm`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overlap_comm: Option<bool>,
+    /// Whether gradients are copied into a buffer as they come (`contiguous_gradients`).
+    pub contiguous_gradients: bool,
+    /// Whether tensors are dealt out in turn (`round_robin_gradients`), stages 1 and 2.
+    pub round_robin_gradients: bool,
+    /// Weights that are gathered ahead at a time (`stage3_prefetch_bucket_size`).
+    pub prefetch_bucket_size: u64,
+    /// Tensors up to this size stay gathered (`stage3_param_persistence_threshold`).
+    pub param_persistence_threshold: u64,
+    /// Most weights that are gathered before none is fetched ahead (`stage3_max_live_parameters`).
+    pub max_live_parameters: u64,
+    /// A weight needed again within so many others stays (`stage3_max_reuse_distance`).
+    pub max_reuse_distance: u64,
+    /// Weights that are updated at a time in stage 3 (`sub_group_size`).
+    pub sub_group_size: u64,
+    /// Whether fp32 weights and states stay in host memory (`offload_optimizer.device = "cpu"`).
+    pub offload_optimizer: bool,
+    /// Whether a rank's weights do, in stage 3 (`offload_param.device = "cpu"`).
+    pub offload_param: bool,
+    /// Element type in which gradients are added up; absent: the weights'
+    /// (`data_types.grad_accum_dtype`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grad_accum_dtype: Option<ReduceDtype>,
+}
+
+impl Default for Zero {
+    fn default() -> Self {
+        Self {
+            reduce_bucket_size: 500_000_000,
+            allgather_bucket_size: 500_000_000,
+            overlap_comm: None,
+            contiguous_gradients: true,
+            round_robin_gradients: false,
+            prefetch_bucket_size: 50_000_000,
+            param_persistence_threshold: 100_000,
+            max_live_parameters: 1_000_000_000,
+            max_reuse_distance: 1_000_000_000,
+            sub_group_size: 1_000_000_000,
+            offload_optimizer: false,
+            offload_param: false,
+            grad_accum_dtype: None,
         }
     }
 }

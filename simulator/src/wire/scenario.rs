@@ -118,6 +118,8 @@ pub enum Precision {
     /// Weights, gradients and states in bf16.
     #[default]
     Bf16,
+    /// Weights and gradients in fp16 beside fp32 ones that `DeepSpeed` trains, with its loss scale.
+    Fp16,
     /// fp32 weights under `torch.autocast(bfloat16)`.
     AmpBf16,
     /// fp32 weights under `torch.autocast(float16)` with a gradient scaler.

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use simulator::scenario::Word;
 use simulator::wire::Scenario;
 use simulator::wire::model::ModelKind;
-use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
+use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype, Zero};
 use simulator::wire::scenario::{
     Adapter, AdapterKind, Checkpointing, Framework, Hardware, Model, Optimizer, OptimizerName,
     Precision, SCENARIO_VERSION, Stack, Workload,
@@ -430,7 +430,11 @@ prop_compose! {
     /// Replicas, mostly one, and what they share.
     fn layout()(
         count in one_of(&[1_u64, 1, 2, 3, 8]),
-        data in one_of(&[DataParallel::Ddp, DataParallel::Fsdp2]),
+        data in one_of(&[
+            DataParallel::Ddp, DataParallel::Fsdp2,
+            DataParallel::Zero1, DataParallel::Zero2, DataParallel::Zero3,
+        ]),
+        bucket in one_of(&[300_u64, 5_000, 1 << 29]),
         bucket_view: bool,
         [reshard_after_forward, mixed_precision, cpu_offload]: [bool; 3],
         reduce_dtype in prop::option::of(Just(ReduceDtype::Fp32)),
@@ -440,17 +444,60 @@ prop_compose! {
             reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true,
         };
         let data = (1 < count).then_some(data);
-        (count, Parallel { data, ddp, fsdp, ..Parallel::default() })
+        let zero = Zero {
+            reduce_bucket_size: bucket,
+            prefetch_bucket_size: bucket / 2,
+            max_reuse_distance: bucket,
+            overlap_comm: Some(bucket_view),
+            contiguous_gradients: reshard_after_forward,
+            round_robin_gradients: mixed_precision,
+            offload_optimizer: cpu_offload,
+            grad_accum_dtype: reduce_dtype,
+            ..Zero::default()
+        };
+        (count, Parallel { data, ddp, fsdp, zero, ..Parallel::default() })
     }
 }
 
 /// The scenario without what is not simulated together.
 fn simulated(mut scenario: Scenario) -> Scenario {
+    let stage = scenario.parallel.data.and_then(DataParallel::zero_stage);
+    if stage.is_none() && scenario.precision == Precision::Fp16 {
+        scenario.precision = Precision::Bf16;
+    }
     if scenario.parallel.data == Some(DataParallel::Fsdp2) {
         scenario.adapter = None;
+        if !matches!(
+            scenario.optimizer.name,
+            OptimizerName::Adamw
+                | OptimizerName::Sgd
+                | OptimizerName::Rmsprop
+                | OptimizerName::Lion
+        ) {
+            scenario.optimizer = Optimizer {
+                name: OptimizerName::Adamw,
+                momentum: None,
+                centered: false,
+                ..scenario.optimizer
+            };
+        }
         if scenario.parallel.fsdp.cpu_offload && scenario.precision == Precision::AmpFp16 {
             scenario.precision = Precision::AmpBf16;
         }
+    }
+    if stage.is_some() {
+        scenario.adapter = None;
+        scenario.precision = match scenario.precision {
+            Precision::AmpBf16 => Precision::Bf16,
+            Precision::AmpFp16 => Precision::Fp16,
+            other => other,
+        };
+        scenario.optimizer = Optimizer {
+            name: OptimizerName::Adamw,
+            momentum: None,
+            centered: false,
+            ..scenario.optimizer
+        };
     }
     scenario
 }
@@ -493,6 +540,11 @@ fn of_its_stack(mut scenario: Scenario) -> Scenario {
         scenario.precision = Precision::Bf16;
         let clip_grad_norm = scenario.optimizer.clip_grad_norm;
         scenario.optimizer = Optimizer { clip_grad_norm, ..Optimizer::default() };
+        let data = scenario.parallel.data.map(|data| match data {
+            DataParallel::Ddp => DataParallel::Ddp,
+            _ => DataParallel::DistributedOptimizer,
+        });
+        scenario.parallel = Parallel { data, ..Parallel::default() };
     } else if scenario.checkpointing == Checkpointing::Selective {
         scenario.checkpointing = Checkpointing::Full;
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{unsupported, unsupported_word};
 use crate::scenario::{Table, limits};
 use crate::wire::Faults;
-use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
+use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype, Zero};
 
 /// How many ranks the captured one believes in, and what they share.
 pub(super) fn parallel(table: &mut Table<'_>, faults: &mut Faults) -> Option<(u64, Parallel)> {
@@ -27,6 +27,9 @@ pub(super) fn parallel(table: &mut Table<'_>, faults: &mut Faults) -> Option<(u6
 }
 
 fn layout(mut own: Table<'_>, meta_init: bool, faults: &mut Faults) -> Option<Parallel> {
+    if own.value("zero").is_some() {
+        return stages(own, faults);
+    }
     let tensor = own.integer_or("tp", limits::GPU_COUNT, 1, faults)?;
     let [ddp, bucket_view, fsdp, mixed_precision, cpu_offload] =
         ["ddp", "bucket_view", "fsdp", "mp", "cpu_offload"]
@@ -56,4 +59,22 @@ fn layout(mut own: Table<'_>, meta_init: bool, faults: &mut Faults) -> Option<Pa
         fsdp: if data == Some(DataParallel::Fsdp2) { fsdp } else { Fsdp::default() },
         ..Parallel::default()
     })
+}
+
+/// `zero` is `DeepSpeed`'s stage; the other keys are those of a scenario's `parallel.zero`.
+fn stages(mut own: Table<'_>, faults: &mut Faults) -> Option<Parallel> {
+    let data = match own.integer_or("zero", 1..=3, 1, faults)? {
+        1 => DataParallel::Zero1,
+        2 => DataParallel::Zero2,
+        _ => DataParallel::Zero3,
+    };
+    let path = own.path("zero");
+    let options = own.unknown().map(|(key, value)| (key.clone(), value.clone())).collect();
+    match serde_json::from_value::<Zero>(Value::Object(options)) {
+        Ok(zero) => Some(Parallel { data: Some(data), zero, ..Parallel::default() }),
+        Err(error) => {
+            faults.push(unsupported(path, &format!("options of no stage: {error}")));
+            None
+        }
+    }
 }

@@ -22,6 +22,12 @@ const CHUNK_ELEMENTS: u64 = 65_536;
 
 impl Process<'_> {
     pub(super) fn update(&mut self) {
+        let mut updated = false;
+        let optimizer = &self.scenario.optimizer;
+        self.tape.hook(|hooks, tape| updated = hooks.update(tape, optimizer));
+        if updated {
+            return;
+        }
         if self.scenario.optimizer.clip_grad_norm {
             self.clip();
         }
