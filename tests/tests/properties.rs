@@ -12,8 +12,8 @@ use simulator::wire::model::ModelKind;
 use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
 use simulator::wire::report::{Outcome, PhaseReport, StepReport};
 use simulator::wire::scenario::{
-    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, OptimizerName, Precision,
-    SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, BaseFormat, Checkpointing, Hardware, Model, Optimizer, OptimizerName,
+    Precision, SCENARIO_VERSION, Stack, Workload,
 };
 use simulator::wire::timeline::{BEFORE, Category, NEVER, PhaseKind};
 use simulator::wire::{Scenario, Timeline};
@@ -362,7 +362,7 @@ prop_compose! {
         dropout in one_of(&[0.0, 0.1]),
     ) -> Adapter {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
     }
 }
 

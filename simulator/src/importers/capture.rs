@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
 use crate::wire::scenario::{
-    Adapter, AdapterKind, Attention, Checkpointing, Hardware, Implementation, Loss, Model,
-    Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Attention, BaseFormat, Checkpointing, Hardware, Implementation, Loss,
+    Model, Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -191,7 +191,15 @@ fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Adapter> {
         faults.push(unsupported(own.path(key), "an option that no scenario has"));
     }
     let kind = AdapterKind::Lora;
-    Some(Adapter { kind, rank: rank?, targets: targets?, dropout: 0.0 })
+    Some(Adapter {
+        kind,
+        rank: rank?,
+        targets: targets?,
+        dropout: 0.0,
+        autocast: true,
+        base: BaseFormat::Whole,
+        base_head: false,
+    })
 }
 
 fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {

@@ -11,6 +11,7 @@ use super::gradients::{
     layer_norm, linear, mean, mul, nll_loss, repeat_kv, reshape, rsqrt, sdpa, slice, softmax,
     split, square, subtract, transpose, where_or_zero,
 };
+use super::quantised::quantised_linear;
 
 /// Gradients of a node's inputs, in argument order.
 pub type Gradients = [Option<Tensor>; MAX_INPUTS];
@@ -121,6 +122,7 @@ fn apply(
         Backward::CopySlices { base, source, dtype } => {
             copy_slices(tape, grad, [base, source], dtype, context.edges)
         }
+        Backward::QuantisedLinear { product, base } => quantised_linear(tape, grad, product, base),
         Backward::Linear(product) => linear(tape, grad, &product, context),
         Backward::Bmm(size) => bmm(tape, grad, &size, context.edges),
         Backward::Sdpa(attention) => sdpa(tape, &attention, grad.dtype, context.edges),

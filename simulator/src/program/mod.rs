@@ -40,6 +40,8 @@ pub struct Process<'a> {
     /// Data and labels.
     inputs: [StorageId; 2],
     scaler: Option<Scaler>,
+    /// What the training loop holds through backward.
+    returned: Vec<Tensor>,
     origin: Vec<u32>,
 }
 
@@ -76,7 +78,9 @@ impl<'a> Process<'a> {
         });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
         let origin = Vec::new();
-        let mut process = Self { scenario: document, family, tape, model, inputs, scaler, origin };
+        let returned = Vec::new();
+        let mut process =
+            Self { scenario: document, family, tape, model, inputs, scaler, returned, origin };
         let run = process.take_run();
         (process, run)
     }
@@ -161,6 +165,9 @@ impl<'a> Process<'a> {
         // A tensor lets go of its graph before its bytes (`TensorImpl::release_resources`).
         self.tape.release_graph();
         self.tape.release(loss);
+        for tensor in core::mem::take(&mut self.returned) {
+            self.tape.release(tensor);
+        }
     }
 
     /// Handles to data and labels.

@@ -1,6 +1,7 @@
 //! Autograd's records: nodes, edges, parameters, checkpoints.
 
 use crate::tensor::{DType, Shape};
+use crate::wire::scenario::BaseFormat;
 
 use super::Tensor;
 use super::hooks::{Shard, Split};
@@ -218,8 +219,10 @@ pub struct Adapter {
 
 impl Adapter {
     /// Element type of the factors: peft turns half-precision ones to fp32
-    /// (`autocast_adapter_dtype`, on by default).
-    pub const DTYPE: DType = DType::F32;
+    /// (`autocast_adapter_dtype`, on by default); else they have that of the weights.
+    pub const fn dtype(autocast: bool, weights: DType) -> DType {
+        if autocast { DType::F32 } else { weights }
+    }
 }
 
 /// A parameter.
@@ -244,6 +247,8 @@ pub struct Param {
     pub untied: Option<ParamId>,
     /// Whether it gets a gradient.
     pub trainable: bool,
+    /// How its bytes are held, where they are not those that it is computed with.
+    pub base: BaseFormat,
     /// The adapter that the projection with this weight has.
     pub adapter: Option<Adapter>,
     /// Whether what is looked up in this table is made to require a gradient
@@ -282,6 +287,7 @@ impl Param {
             split: None,
             untied: None,
             trainable: true,
+            base: BaseFormat::Whole,
             adapter: None,
             hooked: false,
             grad: None,

@@ -2,6 +2,7 @@
 
 use crate::clock::AttentionKernel;
 use crate::tensor::{DType, Shape};
+use crate::wire::scenario::BaseFormat;
 
 /// The rule of a node's backward, with the numbers it needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -99,6 +100,13 @@ pub enum Backward {
     Where,
     /// Matrix product of `[rows, inner]` with a parameter.
     Linear(Product),
+    /// The same with a frozen parameter that is held in 4 bits.
+    QuantisedLinear {
+        /// Its sizes.
+        product: Product,
+        /// How the parameter is held.
+        base: BaseFormat,
+    },
     /// Batched matrix product.
     Bmm(Batched),
     /// Attention by one fused kernel.
