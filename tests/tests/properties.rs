@@ -399,8 +399,7 @@ prop_compose! {
     ) -> (u64, Parallel) {
         let ddp = Ddp { bucket_view, ..Ddp::default() };
         let fsdp = Fsdp {
-            reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true,
-        };
+            reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true, ..Fsdp::default() };
         let data = (1 < count).then_some(data);
         (count, Parallel { data, ddp, fsdp, ..Parallel::default() })
     }
