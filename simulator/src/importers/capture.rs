@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::scenario::{Table, Word, limits, portable};
 use crate::wire::scenario::{
-    Adapter, AdapterKind, Attention, Checkpointing, Framework, Hardware, Implementation, Loss,
-    Model, Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Attention, BaseFormat, Checkpointing, Framework, Hardware,
+    Implementation, Loss, Model, Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack,
+    Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -231,7 +232,15 @@ fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Adapter> {
         faults.push(unsupported(own.path(key), "an option that no scenario has"));
     }
     let kind = AdapterKind::Lora;
-    Some(Adapter { kind, rank: rank?, targets: targets?, dropout: 0.0 })
+    Some(Adapter {
+        kind,
+        rank: rank?,
+        targets: targets?,
+        dropout: 0.0,
+        autocast: true,
+        base: BaseFormat::Whole,
+        base_head: false,
+    })
 }
 
 fn optimizer(table: &mut Table<'_>, faults: &mut Faults) -> Option<Optimizer> {

@@ -42,6 +42,10 @@ pub struct FsdpOptions {
     pub reduce_dtype: Option<DType>,
     /// Whether the parts stay in host memory.
     pub cpu_offload: bool,
+    /// Backward passes from one reduction of gradients to the next.
+    pub passes: u64,
+    /// Whether a group's parameters are one flat parameter (`FlatParamHandle`).
+    pub flat: bool,
 }
 
 /// A group's place between forward and backward (`TrainingState`).
@@ -88,6 +92,8 @@ pub struct Fsdp {
     all_gather_state: StorageId,
     /// `reduce_scatter_state`: kept until the next group's reduction.
     reduce_scatter_state: StorageId,
+    /// Backward passes since the last reduction.
+    pass: u64,
     calls: BTreeMap<NodeId, Vec<Call>>,
 }
 
@@ -115,6 +121,7 @@ impl Fsdp {
             post_forward_order: Vec::new(),
             all_gather_state: StorageId::NONE,
             reduce_scatter_state: StorageId::NONE,
+            pass: 0,
             calls: BTreeMap::new(),
         }
     }
@@ -283,6 +290,14 @@ impl Fsdp {
 
     fn post_backward(&mut self, tape: &mut Tape, group: usize) {
         self.groups[group].state = State::PostBackward;
+        if self.options.flat {
+            self.fill_up(tape, group);
+        }
+        if self.pass + 1 < self.options.passes {
+            // `accumulate_unsharded_grad_if_needed`: they wait, whole, for the next pass.
+            self.reshard(tape, group);
+            return;
+        }
         let with_grad: Vec<(ParamId, StorageId)> = self.groups[group]
             .params
             .iter()
@@ -295,6 +310,25 @@ impl Fsdp {
         let previous = core::mem::replace(&mut self.reduce_scatter_state, StorageId::NONE);
         tape.release_storage(previous);
         self.foreach_reduce(tape, &with_grad);
+    }
+
+    /// The gradient of a flat parameter, which its views' backward makes of theirs, has zeros where a
+    /// parameter has none (`FlatParamHandle._get_unflat_views_unaligned`: `torch.split`).
+    fn fill_up(&self, tape: &mut Tape, group: usize) {
+        let params = &self.groups[group].params;
+        if params.iter().all(|&id| tape.param(id).whole_grad.is_none()) {
+            return;
+        }
+        tape.enter(Block::Parallel, "flat_param.grad");
+        for &id in params {
+            let param = tape.param(id);
+            if param.whole_grad.is_none() {
+                let bytes = param.shape.elements() * self.options.compute_dtype.bytes();
+                let zeros = tape.allocate(bytes, Prim::Accumulate);
+                tape.own(zeros, id, Category::Gradients);
+                tape.param_mut(id).whole_grad = Some(zeros);
+            }
+        }
     }
 
     /// `foreach_reduce`.
@@ -316,7 +350,9 @@ impl Fsdp {
         let output = self.reduced(tape, part, reduce_dtype);
         tape.set_stream(0);
         for &(id, _) in with_grad {
-            self.take_over(tape, id, output);
+            if tape.param(id).trainable {
+                self.take_over(tape, id, output);
+            }
         }
         if let Some(last) = last {
             tape.release_storage(last);
@@ -410,6 +446,7 @@ impl Hooks for Fsdp {
             let last = core::mem::replace(&mut self.reduce_scatter_state, StorageId::NONE);
             tape.release_storage(last);
         });
+        self.pass = (self.pass + 1) % self.options.passes.max(1);
         self.post_forward_order.clear();
         self.calls.clear();
     }

@@ -11,6 +11,7 @@ use super::gradients::{
     layer_norm, linear, mean, mul, nll_loss, repeat_kv, reshape, rsqrt, sdpa, slice, softmax,
     split, square, subtract, transpose, where_or_zero,
 };
+use super::quantised::quantised_linear;
 
 /// Gradients of a node's inputs, in argument order.
 pub type Gradients = [Option<Tensor>; MAX_INPUTS];
@@ -161,6 +162,7 @@ fn apply_to_places(
         Backward::Transpose => transpose(tape, grad),
         Backward::HeadsFirst { input } => one(heads_last(tape, grad, input)),
         Backward::Unpad { input } => one(tape.copy(grad, input)),
+        Backward::QuantisedLinear { product, base } => quantised_linear(tape, grad, product, base),
         Backward::Slice { input } => slice(tape, grad, input),
         Backward::Cat { sizes, .. } => cat(tape, grad, sizes, context),
         Backward::CopySlices { base, source, dtype } => {

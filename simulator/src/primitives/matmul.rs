@@ -3,6 +3,7 @@
 use crate::clock::Pass;
 use crate::tape::{Backward, Batched, Block, Library, ParamId, Prim, Product, Tape, Tensor};
 use crate::tensor::Shape;
+use crate::wire::scenario::BaseFormat;
 
 use super::reshape::four;
 use super::work::product;
@@ -24,7 +25,11 @@ impl Tape {
             self.release(x);
             return self.distributed_output(part, weight);
         }
-        let result = self.plain_linear(x, weight, bias);
+        let result = if self.param(weight).base == BaseFormat::Whole {
+            self.plain_linear(x, weight, bias)
+        } else {
+            self.quantised_linear(x, weight, bias)
+        };
         self.adapted(x, result, weight)
     }
 

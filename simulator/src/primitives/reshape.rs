@@ -252,6 +252,15 @@ impl Tape {
         self.with_node(out, node)
     }
 
+    /// A part of this shape along one dimension, as a view: `x[:, i:j]`, `x[i:j]`.
+    pub fn slice_of(&mut self, x: &Tensor, shape: Shape) -> Tensor {
+        let rule = Backward::Slice { input: x.shape };
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Slice, rule, &[x]));
+        let out = self.part(x, shape);
+        self.host(HostWork::View);
+        self.with_node(out, node)
+    }
+
     /// `x[:, :-1, :].contiguous()`: a slice of the tokens. That of one sequence is contiguous as it
     /// is; more are copied.
     pub fn drop_last_token(&mut self, x: &Tensor) -> Tensor {

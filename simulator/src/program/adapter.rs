@@ -1,9 +1,11 @@
 //! Attaching adapters to a model whose own parameters then stay as they are.
 
+use crate::primitives::quantised_bytes;
 use crate::scenario::{Family, Projection};
 use crate::tape::{self, Block, ParamId, Prim, StorageId, Tape};
 use crate::tensor::Shape;
-use crate::wire::scenario::Adapter;
+use crate::wire::scenario::{Adapter, BaseFormat};
+use crate::wire::timeline::Category;
 
 /// A projection that gets an adapter.
 struct Target {
@@ -31,10 +33,11 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
     for &id in &base {
         tape.param_mut(id).trainable = false;
     }
+    quantise(tape, family, adapter);
     let mut narrow = Vec::new();
     for target in &targets {
         let dtype = tape.param(target.weight).dtype;
-        if dtype != tape::Adapter::DTYPE {
+        if dtype != tape::Adapter::dtype(adapter.autocast, dtype) {
             tape.enter_layer(target.layer);
             for shape in target.shapes {
                 narrow.push(tape.allocate(shape.elements() * dtype.bytes(), Prim::Parameter));
@@ -49,13 +52,42 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
             let next = narrow.next().unwrap_or(StorageId::NONE);
             tape.release_storage(core::mem::replace(&mut previous, next));
             let name = format!("{}.{factor}.default.weight", target.module);
-            tape.new_parameter_of(target.layer, name, target.shapes[index], tape::Adapter::DTYPE)
+            let dtype = tape::Adapter::dtype(adapter.autocast, tape.param(target.weight).dtype);
+            tape.new_parameter_of(target.layer, name, target.shapes[index], dtype)
         });
         tape.param_mut(target.weight).adapter =
             Some(tape::Adapter { lora_a, lora_b, dropout: adapter.dropout });
     }
     tape.release_storage(previous);
     tape.enter_layer(None);
+}
+
+/// `Params4bit.cuda`, one linear layer after the other: codes and scales are made, the weight goes.
+fn quantise(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
+    if adapter.base == BaseFormat::Whole {
+        return;
+    }
+    let projections = family.projections();
+    for id in (0..tape.n_params()).map(ParamId::new) {
+        let param = tape.param(id);
+        let Some(module) = param.name.strip_suffix(".weight") else { continue };
+        let name = module.rsplit('.').next().unwrap_or(module);
+        let is_head = adapter.base_head && matches!(name, "lm_head" | "embed_out");
+        if !is_head && projections.iter().all(|projection| projection.name != name) {
+            continue;
+        }
+        let (layer, old, weights) = (param.layer, param.storage, param.elements());
+        tape.enter_layer(layer);
+        let [codes, scales, tables] = quantised_bytes(weights, adapter.base);
+        let storage = tape.allocate(codes, Prim::Parameter);
+        tape.own(storage, id, Category::Weights);
+        tape.enter_layer(None);
+        tape.new_buffer("", scales);
+        tape.new_buffer("", tables);
+        tape.release_storage(old);
+        let param = tape.param_mut(id);
+        (param.storage, param.base) = (storage, adapter.base);
+    }
 }
 
 /// The projection of this weight, when its module has a targeted name.

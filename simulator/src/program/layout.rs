@@ -62,6 +62,8 @@ fn fsdp(scenario: &Scenario) -> Option<FsdpOptions> {
         compute_dtype,
         reduce_dtype,
         cpu_offload: options.cpu_offload,
+        passes: if options.no_sync { scenario.workload.grad_accum } else { 1 },
+        flat: options.flat,
     })
 }
 

@@ -24,6 +24,9 @@ impl Process<'_> {
                 self.loss_of_transformers_5(output, labels, micro_batch)
             }
             (Task::ClassificationInF32, _) => self.loss_in_f32(output, labels, micro_batch),
+            (Task::CausalLm, Loss::Chunked | Loss::Narrow) => {
+                self.loss_in_chunks(output, labels, micro_batch)
+            }
             (Task::TokenLabels | Task::Classification, _) => {
                 self.loss_where_labels_stand(output, labels, micro_batch)
             }
@@ -129,6 +132,76 @@ impl Process<'_> {
         }
         returned(tape, wide);
         loss
+    }
+
+    /// `chunked_cross_entropy`: the loss of 128 tokens at a time, in the logits' element type. Their list
+    /// lives on in the training loop, through backward.
+    ///
+    /// # Source
+    ///
+    /// litgpt: `litgpt/utils.py`, `fit` of `litgpt/finetune/lora.py` (`lm_head_chunk_size=128`: the
+    /// output projection too goes over 128 tokens of each sequence at a time) and of
+    /// `litgpt/finetune/full.py` (the logits are made at once and split by rows).
+    ///
+    /// # Assumptions
+    ///
+    /// Parts are slices, not outputs of one `split`; the losses are added up, not concatenated.
+    fn loss_in_chunks(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
+        const CHUNK: u64 = 128;
+        let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
+        let (chunked, width) = (self.scenario.stack.loss == Loss::Chunked, hidden.shape.last());
+        let sizes =
+            |all: u64| (0..all.div_ceil(CHUNK)).map(move |index| CHUNK.min(all - index * CHUNK));
+        let mut chunks = Vec::new();
+        if chunked {
+            for size in sizes(tokens) {
+                let part = self.tape.slice_of(&hidden, Shape::new([batch, size, width]));
+                let logits = self.logits(&part);
+                self.tape.release(part);
+                chunks.push(logits);
+            }
+        } else {
+            chunks.push(self.logits(&hidden));
+        }
+        let tape = &mut self.tape;
+        tape.phase(PhaseKind::Loss, micro_batch);
+        let mut whole = None;
+        if let (false, Some(logits)) = (chunked, chunks.first()) {
+            tape.enter(Block::Loss, "logits[..., :-1, :]");
+            let shifted = tape.drop_last_token(logits);
+            let rows = Shape::new([batch * (tokens - 1), logits.shape.last()]);
+            whole = Some(tape.view(&shifted, rows));
+            tape.release(shifted);
+        }
+        tape.enter(Block::Loss, "chunked_cross_entropy");
+        let all = if chunked { tokens } else { batch * (tokens - 1) };
+        let mut total: Option<Tensor> = None;
+        for (index, size) in sizes(all).enumerate() {
+            let flat = match &whole {
+                Some(whole) => tape.slice_of(whole, Shape::new([size, whole.shape.last()])),
+                None => {
+                    let logits = &chunks[index];
+                    tape.view(logits, Shape::new([batch * size, logits.shape.last()]))
+                }
+            };
+            let target = tape.share(labels);
+            let loss = tape.cross_entropy(&flat, target);
+            tape.release(flat);
+            total = Some(match total {
+                Some(sum) => {
+                    let next = tape.add(&sum, &loss);
+                    tape.release(sum);
+                    tape.release(loss);
+                    next
+                }
+                None => loss,
+            });
+        }
+        tape.release(hidden);
+        whole.into_iter().for_each(|tensor| tape.release(tensor));
+        tape.hook(|hooks, tape| hooks.after_model(tape));
+        self.returned = chunks;
+        total.expect("a sequence has tokens")
     }
 
     fn fused_loss(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {

@@ -45,6 +45,8 @@ pub struct Process<'a> {
     late: Option<Tensor>,
     /// Updates that the gradient scaler still skips.
     skips: u64,
+    /// What the training loop holds through backward.
+    returned: Vec<Tensor>,
     origin: Vec<u32>,
 }
 
@@ -93,6 +95,7 @@ impl<'a> Process<'a> {
             scaler,
             late: None,
             skips: 0,
+            returned: Vec::new(),
             origin,
         };
         let run = process.take_run();
@@ -190,6 +193,9 @@ impl<'a> Process<'a> {
         // A tensor lets go of its graph before its bytes (`TensorImpl::release_resources`).
         self.tape.release_graph();
         self.tape.release(loss);
+        for tensor in core::mem::take(&mut self.returned) {
+            self.tape.release(tensor);
+        }
     }
 
     /// Handles to data and labels.

@@ -89,9 +89,10 @@ fn trainable_parameters(scenario: &ValidScenario, report: &Report) -> Option<Fig
 
 /// Element type of what is trained.
 fn trainable_dtype(scenario: &ValidScenario) -> DType {
-    match scenario.document().adapter {
-        Some(_) => Adapter::DTYPE,
-        None => weight_dtype(scenario),
+    let weights = weight_dtype(scenario);
+    match &scenario.document().adapter {
+        Some(adapter) => Adapter::dtype(adapter.autocast, weights),
+        None => weights,
     }
 }
 
@@ -108,7 +109,7 @@ fn weights(scenario: &ValidScenario, report: &Report) -> Figure {
     let (on_rank, letter) = kept(scenario, report, n);
     let buffers = report.model.buffer_bytes.get();
     if scenario.document().adapter.is_some() {
-        let (added, wide) = (trainable(report), Adapter::DTYPE.bytes());
+        let (added, wide) = (trainable(report), trainable_dtype(scenario).bytes());
         let frozen = n - added;
         let texts = [
             "N_frozen · bytes per weight + N_trainable · bytes per trained weight + buffers"

@@ -6,7 +6,7 @@ use super::limits;
 use super::words::Word;
 use super::zero::{check_zero, zero_table};
 use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
-use crate::wire::scenario::{Loss, OptimizerName, Precision};
+use crate::wire::scenario::{BaseFormat, Loss, OptimizerName, Precision};
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Reads the table `parallel`.
@@ -64,6 +64,8 @@ fn fsdp_table(mut table: Table<'_>, faults: &mut Faults) -> Fsdp {
         reduce_dtype,
         cpu_offload: flag("cpu_offload", defaults.cpu_offload),
         meta_init: flag("meta_init", defaults.meta_init),
+        no_sync: flag("no_sync", defaults.no_sync),
+        flat: flag("flat", defaults.flat),
     };
     table.finish(faults);
     fsdp
@@ -188,9 +190,21 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
         let reason = format!("`{name}` over parameters in shards is not simulated yet");
         unsupported("optimizer.name", &reason, "adamw".into());
     }
-    if scenario.adapter.is_some() && local {
-        let reason = "adapters of a model in shards are not simulated yet";
+    let adapter = scenario.adapter.as_ref();
+    if adapter.is_some() && 1 < parallel.tensor {
+        let reason = "adapters of a model in parts of its products are not simulated yet";
         unsupported("adapter", reason, serde_json::Value::Null);
+    }
+    let quantised = adapter.is_some_and(|one| one.base != BaseFormat::Whole);
+    if quantised && (local || scenario.precision != Precision::Bf16) {
+        let reason = "quantised weights in shards, or under another precision than `bf16`, are not \
+                      simulated yet";
+        unsupported("adapter.base", reason, "whole".into());
+    }
+    // `FSDP expects uniform original parameter dtype` (`_fsdp_param_group.py`).
+    if fsdp && scenario.precision == Precision::Bf16 && adapter.is_some_and(|one| one.autocast) {
+        let reason = "`fully_shard` wants adapters in the element type of the weights beside them";
+        unsupported("adapter.autocast", reason, false.into());
     }
 }
 

@@ -7,7 +7,9 @@ use super::*;
 use crate::catalog::Catalog;
 use crate::wire::ModelKind;
 use crate::wire::parallel::{Ddp, Fsdp, Parallel, Zero};
-use crate::wire::scenario::{Adapter, AdapterKind, Hardware, Model, Optimizer, Stack, Workload};
+use crate::wire::scenario::{
+    Adapter, AdapterKind, BaseFormat, Hardware, Model, Optimizer, Stack, Workload,
+};
 
 fn choice<T: Word + core::fmt::Debug>() -> impl Strategy<Value = T> {
     prop::sample::select(T::WORDS.iter().map(|(_, choice)| *choice).collect::<Vec<T>>())
@@ -82,7 +84,7 @@ prop_compose! {
         let ddp = Ddp { bucket_cap_mb, bucket_view, first_bucket_mb };
         let [reshard_after_forward, mixed_precision, cpu_offload, meta_init] = flags;
         let fsdp =
-            Fsdp { reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init };
+            Fsdp { reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init, ..Fsdp::default() };
         let zero = Zero {
             reduce_bucket_size: 1 + (bucket_cap_mb << 8),
             prefetch_bucket_size: first_bucket_mb,
@@ -114,7 +116,7 @@ prop_compose! {
         targets in prop::collection::vec(".{0,12}", 0..3),
         dropout in limits::DROPOUT,
     ) -> Adapter {
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
     }
 }
 

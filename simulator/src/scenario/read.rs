@@ -11,8 +11,8 @@ use super::words::Word;
 use crate::catalog::Catalog;
 use crate::wire::parallel::Parallel;
 use crate::wire::scenario::{
-    Adapter, AdapterKind, Checkpointing, Hardware, Model, Optimizer, Precision, SCENARIO_VERSION,
-    Stack, Workload,
+    Adapter, AdapterKind, BaseFormat, Checkpointing, Hardware, Model, Optimizer, Precision,
+    SCENARIO_VERSION, Stack, Workload,
 };
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
@@ -283,8 +283,13 @@ fn adapter_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Adapter> {
     let rank = table.required_integer("rank", limits::ADAPTER_RANK, faults);
     let targets = table.required_texts("targets", faults);
     let dropout = table.number_or("dropout", limits::DROPOUT, 0.0, faults);
+    let autocast = table.flag_or("autocast", true, faults);
+    let base = table.word_or("base", Word::WORDS, BaseFormat::Whole, faults);
+    let base_head = table.flag_or("base_head", false, faults);
     table.finish(faults);
-    Some(Adapter { kind: kind?, rank: rank?, targets: targets?, dropout: dropout? })
+    let (kind, rank, targets, dropout) = (kind?, rank?, targets?, dropout?);
+    let (autocast, base, base_head) = (autocast?, base?, base_head?);
+    Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head })
 }
 
 fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {

@@ -3,8 +3,8 @@
 use crate::wire::ModelKind;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
 use crate::wire::scenario::{
-    AdapterKind, Attention, Checkpointing, Framework, Implementation, Loss, OptimizerName,
-    Precision,
+    AdapterKind, Attention, BaseFormat, Checkpointing, Framework, Implementation, Loss,
+    OptimizerName, Precision,
 };
 
 /// A choice that files write as a word.
@@ -111,7 +111,14 @@ impl Word for Loss {
         ("transformers5", Self::Transformers5),
         ("transformers4", Self::Transformers4),
         ("fused_linear", Self::FusedLinear),
+        ("chunked", Self::Chunked),
+        ("narrow", Self::Narrow),
     ];
+}
+
+impl Word for BaseFormat {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("whole", Self::Whole), ("nf4", Self::Nf4), ("nf4_double", Self::Nf4Double)];
 }
 
 #[cfg(test)]

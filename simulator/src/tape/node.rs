@@ -1,6 +1,7 @@
 //! Autograd's records: nodes, edges, parameters, checkpoints.
 
 use crate::tensor::{DType, Layout, Shape};
+use crate::wire::scenario::BaseFormat;
 
 use super::Tensor;
 use super::hooks::{Shard, Split};
@@ -227,8 +228,10 @@ pub struct Adapter {
 
 impl Adapter {
     /// Element type of the factors: peft turns half-precision ones to fp32
-    /// (`autocast_adapter_dtype`, on by default).
-    pub const DTYPE: DType = DType::F32;
+    /// (`autocast_adapter_dtype`, on by default); else they have that of the weights.
+    pub const fn dtype(autocast: bool, weights: DType) -> DType {
+        if autocast { DType::F32 } else { weights }
+    }
 }
 
 /// A parameter.
@@ -255,6 +258,8 @@ pub struct Param {
     pub layout: Layout,
     /// Whether it gets a gradient.
     pub trainable: bool,
+    /// How its bytes are held, where they are not those that it is computed with.
+    pub base: BaseFormat,
     /// The adapter that the projection with this weight has.
     pub adapter: Option<Adapter>,
     /// Whether what is looked up in this table is made to require a gradient
@@ -296,6 +301,7 @@ impl Param {
             untied: None,
             layout: Layout::Contiguous,
             trainable: true,
+            base: BaseFormat::Whole,
             adapter: None,
             hooked: false,
             main_grad: false,

@@ -2,6 +2,7 @@
 
 use crate::clock::AttentionKernel;
 use crate::tensor::{DType, Layout, Shape};
+use crate::wire::scenario::BaseFormat;
 
 use super::parallel::Megatron;
 
@@ -107,6 +108,13 @@ pub enum Backward {
     Where,
     /// Matrix product of `[rows, inner]` with a parameter.
     Linear(Product),
+    /// The same with a frozen parameter that is held in 4 bits.
+    QuantisedLinear {
+        /// Its sizes.
+        product: Product,
+        /// How the parameter is held.
+        base: BaseFormat,
+    },
     /// Batched matrix product.
     Bmm(Batched),
     /// Attention by one fused kernel.

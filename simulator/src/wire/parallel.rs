@@ -140,6 +140,14 @@ pub struct Fsdp {
     /// then `to_empty`).
     #[serde(default = "yes")]
     pub meta_init: bool,
+    /// Whether gradients stay whole until a step's last micro-batch (`no_sync`,
+    /// `set_requires_gradient_sync(False)`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub no_sync: bool,
+    /// Whether the parameters of a layer are one flat parameter, as in `FullyShardedDataParallel`: its
+    /// gradient covers frozen ones too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub flat: bool,
 }
 
 impl Default for Fsdp {
@@ -150,6 +158,8 @@ impl Default for Fsdp {
             reduce_dtype: None,
             cpu_offload: false,
             meta_init: true,
+            no_sync: false,
+            flat: false,
         }
     }
 }

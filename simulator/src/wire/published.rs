@@ -23,6 +23,8 @@ pub struct PublishedRun {
     pub n_gpus: Option<u64>,
     /// The software in words.
     pub framework: String,
+    /// Degrees of its layout, and how replicas share weights, in words.
+    pub parallel: Map<String, Value>,
     /// Sequences per forward pass on one GPU; 0.5 and the like occur.
     pub micro_batch: Option<f64>,
     /// Sequences per optimizer step over all GPUs.
@@ -76,6 +78,7 @@ pub fn read_run(line: &str) -> Result<PublishedRun, Faults> {
         gpu: fields.text(&["gpu"]),
         n_gpus: fields.whole_or_absent(&["n_gpus"]),
         framework: fields.text(&["framework"]),
+        parallel: row.get("parallel").and_then(Value::as_object).cloned().unwrap_or_default(),
         micro_batch: fields.number_or_absent(&["micro_batch"]),
         global_batch: fields.whole_or_absent(&["global_batch"]),
         seq_len: fields.whole_or_absent(&["seq_len"]),

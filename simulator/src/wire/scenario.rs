@@ -244,6 +244,29 @@ pub struct Adapter {
     /// Probability of dropping an element of the adapter's input (`lora_dropout`).
     #[serde(default)]
     pub dropout: f64,
+    /// Whether the factors are fp32 beside half-precision weights (`autocast_adapter_dtype`).
+    #[serde(default = "yes", skip_serializing_if = "is_true")]
+    pub autocast: bool,
+    /// How the frozen weights of linear layers are held.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub base: BaseFormat,
+    /// Whether the output projection is held like that too.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub base_head: bool,
+}
+
+/// Formats of frozen weights beside an adapter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum BaseFormat {
+    /// The element type that they are computed with.
+    #[default]
+    Whole,
+    /// `NF4` of bitsandbytes: 4 bits a weight, and an fp32 scale for 64 of them.
+    Nf4,
+    /// The same with scales of 8 bits, and an fp32 scale for 256 of those (`use_double_quant`).
+    Nf4Double,
 }
 
 /// Adapter methods.
@@ -317,6 +340,12 @@ pub enum Loss {
     Transformers4,
     /// Liger's fused linear cross-entropy: logits in chunks, gradients in the forward pass.
     FusedLinear,
+    /// Logits and their loss in the model's element type, 128 tokens of each sequence at a time
+    /// (litgpt's fine-tuning of adapters).
+    Chunked,
+    /// Logits and their loss in the model's element type, 128 rows at a time (litgpt's full
+    /// fine-tuning).
+    Narrow,
 }
 
 pub(super) const fn one() -> u64 {
@@ -330,6 +359,11 @@ pub(super) const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]
 const fn is_false(value: &bool) -> bool {
     !*value
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]
+const fn is_true(value: &bool) -> bool {
+    *value
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's skip_serializing_if wants it")]

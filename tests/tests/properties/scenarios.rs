@@ -7,8 +7,8 @@ use simulator::wire::Scenario;
 use simulator::wire::model::ModelKind;
 use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype, Zero};
 use simulator::wire::scenario::{
-    Adapter, AdapterKind, Checkpointing, Framework, Hardware, Model, Optimizer, OptimizerName,
-    Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, BaseFormat, Checkpointing, Framework, Hardware, Model, Optimizer,
+    OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
 };
 
 use super::{CATALOG, MIB};
@@ -400,7 +400,7 @@ prop_compose! {
         dropout in one_of(&[0.0, 0.1]),
     ) -> Adapter {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
     }
 }
 
@@ -441,8 +441,7 @@ prop_compose! {
     ) -> (u64, Parallel) {
         let ddp = Ddp { bucket_view, ..Ddp::default() };
         let fsdp = Fsdp {
-            reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true,
-        };
+            reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init: true, ..Fsdp::default() };
         let data = (1 < count).then_some(data);
         let zero = Zero {
             reduce_bucket_size: bucket,

@@ -1,7 +1,9 @@
 //! A published run against its prediction: what of it can be expressed, and which of its numbers
 //! can be compared.
 
+mod model;
 mod scenario;
+mod tools;
 mod words;
 
 use crate::scenario::validate;
@@ -112,16 +114,17 @@ mod tests {
             assert_eq!(row.status, Status::Unsupported, "{to}");
             assert!(reason.contains(expect), "{to}: {reason}");
         };
-        check("\"n_gpus\": 1", "\"n_gpus\": 8", "(8 GPUs)");
+        check("\"n_gpus\": 1", "\"n_gpus\": 8, \"parallel\": {\"tp\": 8}", "tensor parallelism");
+        check("\"n_gpus\": 1", "\"n_gpus\": null", "number of GPUs");
         check("\"finetune\"", "\"infer\"", "inference");
-        check("transformers Trainer", "litgpt", "stack");
-        check("\"other\": \"\"", "\"other\": \"method lora\"", "LoRA");
-        check("\"bf16\"", "\"bf16 + nf4 base\"", "number format");
-        check("adamw_torch", "paged_adamw_32bit", "optimizer");
+        check("transformers Trainer", "maxtext", "stack");
+        check("\"other\": \"\"", "\"other\": \"method lora\"", "rank and modules");
+        check("\"bf16\"", "\"bf16 + float8 linear\"", "number format");
+        check("adamw_torch", "shampoo", "optimizer");
         check("\"none\"", "\"selective\"", "recomputation");
         check("\"none\"", "null", "recomputed");
         check("H100-80GB SXM", "H100 SXM 96GB", "GPU");
-        check("Llama-3.2-1B", "bert-large", "models like");
+        check("Llama-3.2-1B", "mamba-2", "models like");
         check("\"ffn\": 512,", "", "model.ffn");
         check("\"global_batch\": 8", "\"global_batch\": 7", "global batch");
         check("\"micro_batch\": 2", "\"micro_batch\": 0.5", "micro-batch");

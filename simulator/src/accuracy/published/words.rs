@@ -1,21 +1,16 @@
 //! What the rows say in words, as they say it.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::catalog::Catalog;
+use crate::wire::GpuProfile;
 use crate::wire::published::PublishedRun;
-use crate::wire::scenario::Precision;
-use crate::wire::{GpuProfile, ModelKind};
+use crate::wire::scenario::{BaseFormat, Precision};
 
 /// The software's name without its version: what runs are summed up by.
 pub(super) fn family(framework: &str) -> String {
     let name = framework.split([' ', '(', '/']).next().unwrap_or(framework);
     name.to_lowercase()
-}
-
-/// Whether the classes of transformers run, under a trainer that does the same as its own.
-pub(super) fn is_transformers(framework: &str) -> bool {
-    framework.starts_with("transformers") || framework.contains("HF Trainer")
 }
 
 /// Whether the times are those of steady steps over full sequences.
@@ -25,34 +20,95 @@ pub(super) fn times_count(run: &PublishedRun) -> bool {
     !AGAINST.iter().any(|words| run.notes.contains(words) || run.other.contains(words))
 }
 
-/// Techniques that the free text names and no scenario has.
-pub(super) fn refusals(other: &str) -> Vec<String> {
+/// What no scenario says, whatever the other fields are.
+pub(super) fn refusals(run: &PublishedRun) -> Vec<String> {
     const TECHNIQUES: [(&str, &str); 7] = [
-        ("lora", "LoRA and other adapters: no published run says rank and modules here"),
-        ("peft", "LoRA and other adapters: no published run says rank and modules here"),
-        ("adapter", "LoRA and other adapters: no published run says rank and modules here"),
-        ("torch.compile", "compiled programs are not simulated yet"),
-        ("compile=true", "compiled programs are not simulated yet"),
-        ("offload", "offloading is not simulated yet"),
+        ("method adapter", "adapters other than LoRA are not simulated"),
+        ("adapter, trainable", "adapters other than LoRA are not simulated"),
+        ("adapter_v2", "adapters other than LoRA are not simulated"),
+        ("torch.compile off", ""),
+        ("compile", "compiled programs are not simulated yet"),
+        ("activation offload", "offloading of activations is not simulated yet"),
         ("liger", "Liger's kernels are simulated only for the loss"),
     ];
-    let other = other.to_lowercase();
-    let mut reasons: Vec<String> = TECHNIQUES
-        .iter()
-        .filter(|(words, _)| other.contains(words))
-        .map(|(_, reason)| (*reason).to_owned())
-        .collect();
-    reasons.dedup();
+    let mut reasons = Vec::new();
+    if run.kind == "infer" {
+        reasons.push("inference is not simulated yet".to_owned());
+    }
+    if run.measured.oom {
+        reasons.push("the run went out of memory: there is no peak to compare".to_owned());
+    }
+    if run.notes.contains("Device is full") {
+        let reason =
+            "the device is full and the paged optimizer spills to the host: no peak to compare";
+        reasons.push(reason.to_owned());
+    }
+    let other = run.other.to_lowercase();
+    let mut rest = other.as_str();
+    for (words, reason) in TECHNIQUES {
+        if !rest.contains(words) {
+            continue;
+        }
+        if reason.is_empty() {
+            rest = "";
+        } else if reasons.iter().all(|said| said != reason) {
+            reasons.push(reason.to_owned());
+        }
+    }
     reasons
+}
+
+/// A degree of the layout; 1 where the row does not say it.
+pub(super) fn degree(run: &PublishedRun, key: &str) -> u64 {
+    run.parallel.get(key).and_then(Value::as_u64).unwrap_or(1)
+}
+
+/// Whether replicas share their weights.
+pub(super) fn is_sharded(run: &PublishedRun) -> bool {
+    run.parallel.get("fsdp").is_some_and(Value::is_string)
+}
+
+/// What a row says of its adapter.
+pub(super) struct SaidLora {
+    pub(super) rank: Option<u64>,
+    pub(super) roles: Option<Vec<String>>,
+}
+
+/// The adapter of a row: `lora_r 8 on [query, value]`, `method lora (r4 alpha16, default …)`,
+/// `lora, trainable params 4194304`, `LoRA; …`. Nothing where all parameters are trained.
+pub(super) fn lora(run: &PublishedRun) -> Option<SaidLora> {
+    let other = run.other.to_lowercase();
+    if !other.contains("lora") || other.contains("lora_r none") {
+        return None;
+    }
+    let rank = number_after(&other, "lora_r ").filter(|_| other.contains("lora_r "));
+    let rank = rank.or_else(|| other.contains("(r").then(|| number_after(&other, "(r"))?);
+    let list = other.split_once("on [").and_then(|(_, rest)| rest.split_once(']'));
+    let roles = list.map(|(list, _)| list.split(", ").map(str::to_owned).collect());
+    Some(SaidLora { rank, roles })
+}
+
+/// Whether weights are held in a narrower format than they are multiplied in.
+pub(super) fn is_quantised(precision: &str) -> bool {
+    const OTHER: [&str; 7] = ["fp8", "float8", "fp4", "nf4", "8-bit", "int8", "4-bit"];
+    OTHER.iter().any(|other| precision.contains(other))
+}
+
+/// How the frozen weights are held: `nf4`, `nf4-dq`.
+pub(super) fn base(precision: Option<&str>) -> BaseFormat {
+    match precision.unwrap_or("") {
+        words if words.contains("nf4-dq") => BaseFormat::Nf4Double,
+        words if words.contains("nf4") => BaseFormat::Nf4,
+        _ => BaseFormat::Whole,
+    }
 }
 
 /// Number formats, and whether fp32 matrix products run as TF32.
 pub(super) fn precision(words: Option<&str>) -> Result<(Precision, bool), String> {
-    const OTHER: [&str; 7] = ["fp8", "float8", "fp4", "nf4", "8-bit", "int8", "4-bit"];
     let words = words.ok_or("the number format is not stated")?;
     let text = words.to_lowercase();
     let unknown = || format!("the number format \"{words}\" is not simulated yet");
-    if OTHER.iter().any(|other| text.contains(other)) {
+    if is_quantised(&text) && base(Some(words)) == BaseFormat::Whole {
         return Err(unknown());
     }
     let is_mixed = (text.contains("mixed") && !text.contains("mixed_precision \"no\""))
@@ -65,34 +121,6 @@ pub(super) fn precision(words: Option<&str>) -> Result<(Precision, bool), String
         (false, false, false, true) => Ok((Precision::Fp32, text.contains("tf32"))),
         _ => Err(unknown()),
     }
-}
-
-/// The class that runs, and what is simulated differently.
-pub(super) fn kind(
-    name: &str,
-    model: &Map<String, Value>,
-) -> Result<(ModelKind, Option<String>), String> {
-    let text = name.to_lowercase();
-    let unknown = || format!("models like \"{name}\" are not simulated yet");
-    let is = |word: &str| text.contains(word);
-    let has_experts = model.get("experts").is_some_and(|count| !count.is_null());
-    let kind = match () {
-        () if has_experts || is("moe") || is("mixtral") => return Err(unknown()),
-        () if is("llama") || is("granite") => ModelKind::Llama,
-        () if is("mistral") => ModelKind::Mistral,
-        () if is("qwen3") => ModelKind::Qwen3,
-        () if is("qwen2") || is("qwen1.5") => ModelKind::Qwen2,
-        () if is("gpt2") || is("gpt-2") => ModelKind::Gpt2,
-        () => return Err(unknown()),
-    };
-    let mlp = model.get("mlp").and_then(Value::as_str);
-    if kind != ModelKind::Gpt2 && mlp.is_some_and(|mlp| mlp != "swiglu") {
-        return Err(unknown());
-    }
-    // Granite is Llama with four scalar factors: some temporaries more, nothing kept.
-    let remark =
-        is("granite").then(|| "Granite is simulated as Llama of the same shape".to_owned());
-    Ok((kind, remark))
 }
 
 /// The catalog's GPU that a row means: its name, its memory, its form.
@@ -191,7 +219,8 @@ mod tests {
         check("fp32", Some((Precision::Fp32, false)));
         check("TF32", Some((Precision::Fp32, true)));
         check("fp16", None);
-        check("bf16-true + nf4 base weights", None);
+        check("bf16-true + nf4 base weights", Some((Precision::Bf16, false)));
+        check("bf16 + float8 linear", None);
     }
 
     #[test]

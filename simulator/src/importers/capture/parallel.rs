@@ -50,8 +50,14 @@ fn layout(mut own: Table<'_>, meta_init: bool, faults: &mut Faults) -> Option<Pa
         (false, false) => None,
     };
     let reduce_dtype = mixed_precision.then_some(reduce);
-    let fsdp =
-        Fsdp { reshard_after_forward, mixed_precision, reduce_dtype, cpu_offload, meta_init };
+    let fsdp = Fsdp {
+        reshard_after_forward,
+        mixed_precision,
+        reduce_dtype,
+        cpu_offload,
+        meta_init,
+        ..Fsdp::default()
+    };
     Some(Parallel {
         tensor,
         data,

@@ -105,7 +105,16 @@ fn options_are_carried_over() {
     assert_eq!(scenario.stack.alloc_conf, "expandable_segments:True");
     assert_eq!(scenario.checkpointing, Checkpointing::Full);
     let (kind, targets) = (AdapterKind::Lora, Vec::from(["o_proj".to_owned()]));
-    assert_eq!(scenario.adapter, Some(Adapter { kind, rank: 8, targets, dropout: 0.0 }));
+    let adapter = Adapter {
+        kind,
+        rank: 8,
+        targets,
+        dropout: 0.0,
+        autocast: true,
+        base: crate::wire::scenario::BaseFormat::Whole,
+        base_head: false,
+    };
+    assert_eq!(scenario.adapter, Some(adapter));
     assert_eq!(scenario.workload.grad_accum, 4);
     assert!(scenario.optimizer.clip_grad_norm && !scenario.optimizer.set_to_none);
 }
