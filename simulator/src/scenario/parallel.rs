@@ -80,6 +80,9 @@ pub(super) fn check_parallel(
     check_ranges(&scenario.parallel, faults);
     let megatron = matches!(architecture, Some(Architecture::Megatron(_)));
     check_unsupported(scenario, megatron, faults);
+    if matches!(architecture, Some(Architecture::Vision(_))) {
+        check_images(scenario, faults);
+    }
     check_zero(scenario, faults);
     check_count(scenario, faults);
     let parallel = &scenario.parallel;
@@ -205,6 +208,15 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
     if fsdp && scenario.precision == Precision::Bf16 && adapter.is_some_and(|one| one.autocast) {
         let reason = "`fully_shard` wants adapters in the element type of the weights beside them";
         unsupported("adapter.autocast", reason, false.into());
+    }
+}
+
+/// Modules of image networks are not dealt out yet.
+fn check_images(scenario: &Scenario, faults: &mut Faults) {
+    if let Some(data) = scenario.parallel.data.filter(|data| *data != DataParallel::Ddp) {
+        let reason = format!("`{}` of torchvision's models is not simulated yet", data.word());
+        let fault = Fault::new("parallel.data", Rule::Unsupported, &*reason).arguments([reason]);
+        faults.push(fault.mend("parallel.data", "ddp"));
     }
 }
 

@@ -18,8 +18,8 @@ use crate::catalog::{Catalog, nearest};
 use crate::units::MIB;
 use crate::wire::model::ModelCard;
 use crate::wire::scenario::{
-    Adapter, Attention, Checkpointing, Hardware, Model, OptimizerName, Precision, SCENARIO_VERSION,
-    Workload,
+    Adapter, Attention, Checkpointing, Hardware, Loss, Model, OptimizerName, Precision,
+    SCENARIO_VERSION, Workload,
 };
 use crate::wire::{Fault, Faults, GpuProfile, Rule, Scenario};
 
@@ -45,7 +45,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
     if let Some(model) = &model {
-        check_seq_len(model.architecture.family(), &scenario.workload, &mut faults);
+        check_seq_len(model.architecture.family(), scenario, &mut faults);
         check_positions(model.architecture.family(), &scenario.workload, &mut faults);
         check_size(model.architecture.family(), scenario, gpu, &mut faults);
         check_layout(&model.architecture, scenario, &mut faults);
@@ -256,9 +256,15 @@ fn check_memory(hardware: &Hardware, gpu: &GpuProfile, faults: &mut Faults) {
 }
 
 /// Sequences have a length, images have none.
-fn check_seq_len(family: &dyn Family, workload: &Workload, faults: &mut Faults) {
+fn check_seq_len(family: &dyn Family, scenario: &Scenario, faults: &mut Faults) {
     let path = "workload.seq_len";
+    let workload = &scenario.workload;
     match (family.data(), workload.seq_len) {
+        // The last token has no next one: of one alone nothing is left to sum.
+        (Data::Tokens, 1) if scenario.stack.loss == Loss::Narrow => {
+            let most = limits::SEQ_LEN.end().to_string();
+            faults.push(super::document::range_fault(path, "1", "2", &most).mend(path, 2));
+        }
         (Data::Tokens, 0) => faults.push(missing(path.to_owned())),
         (Data::Images(_), given) if 0 < given => {
             let message = format!("{} reads images, which have no length", family.class());

@@ -460,6 +460,9 @@ prop_compose! {
 
 /// The scenario without what is not simulated together.
 fn simulated(mut scenario: Scenario) -> Scenario {
+    if matches!(scenario.model, Model::Inline { kind: ModelKind::Torchvision, .. }) {
+        scenario.parallel.data = scenario.parallel.data.map(|_| DataParallel::Ddp);
+    }
     let stage = scenario.parallel.data.and_then(DataParallel::zero_stage);
     if stage.is_none() && scenario.precision == Precision::Fp16 {
         scenario.precision = Precision::Bf16;
