@@ -4,7 +4,7 @@
 //! in transformers 4.38 (`models/llama/modeling_llama.py`).
 
 use crate::primitives::FusedLossShape;
-use crate::scenario::Task;
+use crate::scenario::{Task, limits};
 use crate::tape::{Block, Prim, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::scenario::Loss;
@@ -147,7 +147,7 @@ impl Process<'_> {
     ///
     /// Parts are slices, not outputs of one `split`; the losses are added up, not concatenated.
     fn loss_in_chunks(&mut self, hidden: Tensor, labels: &Tensor, micro_batch: u32) -> Tensor {
-        const CHUNK: u64 = 128;
+        const CHUNK: u64 = limits::LOSS_CHUNK;
         let &[batch, tokens] = labels.shape.sizes() else { unreachable!("labels are a matrix") };
         let (chunked, width) = (self.scenario.stack.loss == Loss::Chunked, hidden.shape.last());
         let sizes =

@@ -46,6 +46,10 @@ pub const POSITIONS: RangeInclusive<u64> = 1..=1 << 40;
 
 /// Most layer passes in a step: layers × `grad_accum`. Each is about 300 events.
 pub const LAYER_PASSES_MAX: u64 = 16_384;
+/// Most chunks of a step that a loss goes over, each about ten events.
+pub const LOSS_CHUNKS_MAX: u64 = 16_384;
+/// Tokens of a chunk (`chunked_cross_entropy`).
+pub const LOSS_CHUNK: u64 = 128;
 /// Most elements that all tensors of a step may add up to, estimated from above (2⁵⁹: 2⁶² bytes
 /// of 8-byte elements), so that no sum over events leaves 64 bits.
 pub const STEP_ELEMENTS_MAX: u128 = 1 << 59;

@@ -324,6 +324,25 @@ fn check_layout(architecture: &Architecture, scenario: &Scenario, faults: &mut F
     }
 }
 
+/// Bounds the chunks of a loss that goes over few tokens at a time.
+fn check_chunks(scenario: &Scenario, faults: &mut Faults) {
+    let Workload { micro_batch, seq_len, grad_accum, .. } = scenario.workload;
+    let chunks = match scenario.stack.loss {
+        Loss::Chunked => seq_len.div_ceil(limits::LOSS_CHUNK),
+        Loss::Narrow => micro_batch.saturating_mul(seq_len).div_ceil(limits::LOSS_CHUNK),
+        _ => return,
+    };
+    if limits::LOSS_CHUNKS_MAX < chunks.saturating_mul(grad_accum) {
+        let path = "stack.loss";
+        let message = format!(
+            "{chunks} chunks of {} tokens × {grad_accum} micro-batches are more events than one answer \
+             may take",
+            limits::LOSS_CHUNK
+        );
+        faults.push(Fault::new(path, Rule::Range, message).mend(path, "transformers5"));
+    }
+}
+
 /// Bounds what the simulation must count and do.
 fn check_size(
     family: &dyn Family,
@@ -346,6 +365,7 @@ fn check_size(
         let fault = fault.arguments([grad_accum.to_string(), "1".to_owned(), most.to_string()]);
         faults.push(fault.mend(path, most));
     }
+    check_chunks(scenario, faults);
     let added = scenario.adapter.as_ref().map_or(0, |adapter| adapter_parameters(family, adapter));
     if limits::PARAMETERS_MAX < family.parameters().saturating_add(added) {
         let message = "more parameters than any machine holds (2^46)";
