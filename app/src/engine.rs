@@ -161,13 +161,21 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use simulator::wire::parallel::DataParallel;
-    use simulator::wire::scenario::{Adapter, AdapterKind, OptimizerName};
+    use simulator::wire::scenario::{Adapter, AdapterKind, BaseFormat, OptimizerName};
 
     use super::*;
 
-    fn adapter(target: &str) -> Option<Adapter> {
+    fn adapter(target: &str) -> Adapter {
         let targets = Vec::from([target.to_owned()]);
-        Some(Adapter { kind: AdapterKind::Lora, rank: 8, targets, dropout: 2.0 })
+        Adapter {
+            kind: AdapterKind::Lora,
+            rank: 8,
+            targets,
+            dropout: 2.0,
+            autocast: true,
+            base: BaseFormat::Whole,
+            base_head: false,
+        }
     }
 
     #[test]
@@ -180,13 +188,13 @@ mod tests {
                 plan.parallel.tensor = 2;
                 plan.parallel.data = Some(DataParallel::Fsdp2);
                 plan.optimizer.name = OptimizerName::Muon;
-                plan.adapter = adapter("q_proj");
+                plan.adapter = Some(adapter("q_proj"));
             },
             |plan| {
                 plan.parallel.data = Some(DataParallel::Ddp);
                 plan.parallel.ddp.bucket_cap_mb = 0;
             },
-            |plan| plan.adapter = adapter("query"),
+            |plan| plan.adapter = Some(adapter("query")),
             |plan| plan.optimizer.centered = true,
             |plan| plan.optimizer.momentum = Some(0.9),
             |plan| plan.workload.target_len = 7,

@@ -2,7 +2,7 @@
 
 use simulator::wire::Scenario;
 use simulator::wire::parallel::DataParallel;
-use simulator::wire::scenario::{Adapter, AdapterKind, Checkpointing, Model};
+use simulator::wire::scenario::{Adapter, AdapterKind, BaseFormat, Checkpointing, Model};
 
 use crate::applies::replicas;
 use crate::engine;
@@ -104,6 +104,9 @@ pub(super) fn set_adapter(scenario: &mut Scenario, on: bool) {
         rank: USUAL_RANK,
         targets: targets(scenario),
         dropout: 0.0,
+        autocast: true,
+        base: BaseFormat::Whole,
+        base_head: false,
     });
 }
 

@@ -82,7 +82,9 @@ impl Tape {
         let whole = self.allocate(weights * element_bytes, Prim::Copy);
         let moved = weights / 2 + weights * element_bytes;
         self.run(Prim::Copy, pointwise(Pointwise::Widen, DType::BF16, moved));
-        scales.into_iter().for_each(|scales| self.release_storage(scales));
+        if let Some(scales) = scales {
+            self.release_storage(scales);
+        }
         whole
     }
 }

@@ -177,12 +177,11 @@ impl Process<'_> {
         let all = if chunked { tokens } else { batch * (tokens - 1) };
         let mut total: Option<Tensor> = None;
         for (index, size) in sizes(all).enumerate() {
-            let flat = match &whole {
-                Some(whole) => tape.slice_of(whole, Shape::new([size, whole.shape.last()])),
-                None => {
-                    let logits = &chunks[index];
-                    tape.view(logits, Shape::new([batch * size, logits.shape.last()]))
-                }
+            let flat = if let Some(whole) = &whole {
+                tape.slice_of(whole, Shape::new([size, whole.shape.last()]))
+            } else {
+                let logits = &chunks[index];
+                tape.view(logits, Shape::new([batch * size, logits.shape.last()]))
             };
             let target = tape.share(labels);
             let loss = tape.cross_entropy(&flat, target);
@@ -198,7 +197,9 @@ impl Process<'_> {
             });
         }
         tape.release(hidden);
-        whole.into_iter().for_each(|tensor| tape.release(tensor));
+        if let Some(tensor) = whole {
+            tape.release(tensor);
+        }
         tape.hook(|hooks, tape| hooks.after_model(tape));
         self.returned = chunks;
         total.expect("a sequence has tokens")

@@ -193,6 +193,18 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
         let reason = format!("`{name}` over parameters in shards is not simulated yet");
         unsupported("optimizer.name", &reason, "adamw".into());
     }
+    check_adapter(scenario, faults);
+}
+
+/// What adapters cannot be beside yet.
+fn check_adapter(scenario: &Scenario, faults: &mut Faults) {
+    let parallel = &scenario.parallel;
+    let fsdp = parallel.data == Some(DataParallel::Fsdp2);
+    let local = fsdp || 1 < parallel.tensor;
+    let mut unsupported = |path: &str, reason: &str, off: serde_json::Value| {
+        let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
+        faults.push(fault.mend(path, off));
+    };
     let adapter = scenario.adapter.as_ref();
     if adapter.is_some() && 1 < parallel.tensor {
         let reason = "adapters of a model in parts of its products are not simulated yet";

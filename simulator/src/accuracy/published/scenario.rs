@@ -173,13 +173,13 @@ fn workload(run: &PublishedRun) -> Result<Workload, String> {
 
 /// The layout: replicas that average their gradients or share their weights.
 fn parallel(run: &PublishedRun, tool: &Tool) -> Result<Parallel, String> {
-    let gpus = run.n_gpus.ok_or("the number of GPUs is not stated")?;
     const DEGREES: [(&str, &str); 4] = [
         ("tp", "tensor parallelism of this stack"),
         ("pp", "pipeline parallelism"),
         ("cp", "context parallelism"),
         ("ep", "expert parallelism"),
     ];
+    let gpus = run.n_gpus.ok_or("the number of GPUs is not stated")?;
     for (key, what) in DEGREES {
         if 1 < words::degree(run, key) {
             return Err(format!("{what} is not simulated yet"));

@@ -7,6 +7,7 @@ use crate::wire::scenario::{Attention, Implementation, Loss};
 use super::words::{is_quantised, number_after};
 
 /// What a tool does, and what of it is simulated differently.
+#[expect(clippy::struct_excessive_bools, reason = "rows of a table: each says yes or no to all")]
 pub(super) struct Tool {
     /// Words of `framework` that name it.
     pub(super) names: &'static [&'static str],

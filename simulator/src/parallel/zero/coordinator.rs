@@ -184,7 +184,7 @@ impl Coordinator {
         }
         self.available += params.iter().map(|&id| elements(tape, id)).sum::<u64>();
         self.in_flight.extend(params.iter().copied());
-        let flat = on_stream(tape, GATHER_STREAM, |tape| self.buffer(tape, &params, options));
+        let flat = on_stream(tape, GATHER_STREAM, |tape| Self::buffer(tape, &params, options));
         let handle = self.handles.len();
         for &id in &params {
             self.registry.insert(id, handle);
@@ -193,7 +193,7 @@ impl Coordinator {
         self.handles.push(Handle { flat, params, waiting, complete: false });
     }
 
-    fn buffer(&self, tape: &mut Tape, params: &[ParamId], options: &ZeroOptions) -> StorageId {
+    fn buffer(tape: &mut Tape, params: &[ParamId], options: &ZeroOptions) -> StorageId {
         let size = options.dtype.bytes();
         let parts: Vec<u64> = params.iter().map(|&id| part(tape, id, options.ranks)).collect();
         if options.ranks == 1 && !options.offload_param {
@@ -205,7 +205,9 @@ impl Coordinator {
         if options.offload_param && 1 < options.ranks {
             let uploads: Vec<StorageId> =
                 parts.iter().map(|part| tape.allocate(part * size, Prim::AllGather)).collect();
-            uploads.into_iter().for_each(|upload| tape.release_storage(upload));
+            for upload in uploads {
+                tape.release_storage(upload);
+            }
         }
         tape.run(Prim::AllGather, pointwise(Pointwise::Copy, options.dtype, 2 * bytes));
         flat
@@ -343,7 +345,9 @@ impl Coordinator {
             tape.own(whole, id, Category::Weights);
             self.whole.insert(id, whole);
         }
-        uploads.into_iter().for_each(|upload| tape.release_storage(upload));
+        for upload in uploads {
+            tape.release_storage(upload);
+        }
     }
 }
 

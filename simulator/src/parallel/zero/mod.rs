@@ -1,4 +1,4 @@
-//! `DeepSpeed`'s ZeRO: ranks share out states (stage 1), gradients (2) and weights (3).
+//! `DeepSpeed`'s `ZeRO`: ranks share out states (stage 1), gradients (2) and weights (3).
 //!
 //! The weights of a rank are cut from one flat tensor; fp32 copies of its part and the optimizer's
 //! states belong to no single parameter, so that the hooks keep them and do the whole update.

@@ -194,11 +194,11 @@ impl Partitioned {
         let bytes = elements(tape, id) * self.options.accumulation.bytes();
         let wide = tape.allocate(bytes, Prim::Accumulate);
         tape.run(Prim::Accumulate, pointwise(Pointwise::Widen, self.options.dtype, 2 * bytes));
-        if self.grad_accum.contains_key(&id) {
-            tape.release_storage(wide);
-        } else {
+        if let std::collections::btree_map::Entry::Vacant(e) = self.grad_accum.entry(id) {
             tape.own(wide, id, Category::Gradients);
-            self.grad_accum.insert(id, wide);
+            e.insert(wide);
+        } else {
+            tape.release_storage(wide);
         }
         tape.release_storage(grad);
     }
@@ -313,7 +313,9 @@ impl Partitioned {
                 tape.release_storage(grad);
             }
         }
-        met.into_iter().for_each(|grad| tape.release_storage(grad));
+        for grad in met {
+            tape.release_storage(grad);
+        }
     }
 
     /// `get_all_grad_tensors`, added to those of earlier micro-batches; at the last one
@@ -407,7 +409,9 @@ impl Partitioned {
             }
         };
         tape.categorise(single, Category::Gradients);
-        averaged.into_iter().for_each(|grad| tape.release_storage(grad));
+        for grad in averaged {
+            tape.release_storage(grad);
+        }
         single
     }
 }
@@ -475,7 +479,9 @@ impl Hooks for Partitioned {
         tape.run(Prim::AllGather, pointwise(Pointwise::Copy, self.options.dtype, bytes));
         tape.release_storage(norm);
         tape.release_storage(grad_norm);
-        core::mem::take(&mut self.norms).into_iter().for_each(|norm| tape.release_storage(norm));
+        for norm in core::mem::take(&mut self.norms) {
+            tape.release_storage(norm);
+        }
         tape.phase(PhaseKind::ZeroGrad, 0);
         for (_, grad) in core::mem::take(&mut self.grad_accum) {
             tape.release_storage(grad);

@@ -122,7 +122,9 @@ impl Weights {
             tape.run(Prim::ReduceScatter, pointwise(Pointwise::Copy, self.options.dtype, bytes));
             tape.retain_storage(self.buffer);
             let old = tape.param_mut(id).whole_grad.replace(self.buffer);
-            old.into_iter().for_each(|old| tape.release_storage(old));
+            if let Some(old) = old {
+                tape.release_storage(old);
+            }
         }
         self.bucket.push(id);
         self.bucket_elements += count;
@@ -144,7 +146,9 @@ impl Weights {
                     tape.release_storage(grad);
                 }
             }
-            kept.into_iter().for_each(|storage| tape.release_storage(storage));
+            for storage in kept {
+                tape.release_storage(storage);
+            }
         });
     }
 
@@ -160,7 +164,9 @@ impl Weights {
         if !whole && !params.is_empty() {
             let paddings = paddings(tape, params, &parts, &self.options);
             kept.push(tape.allocate(total * ranks * dtype.bytes(), Prim::ReduceScatter));
-            paddings.into_iter().for_each(|padding| tape.release_storage(padding));
+            for padding in paddings {
+                tape.release_storage(padding);
+            }
         }
         let bytes = 4 * total * ranks * dtype.bytes();
         tape.run(Prim::ReduceScatter, pointwise(Pointwise::Copy, dtype, bytes));
@@ -170,7 +176,9 @@ impl Weights {
         let bytes = |part: &u64| part * accumulation.bytes();
         let casts =
             parts.iter().map(|part| tape.allocate(bytes(part), Prim::ReduceScatter)).collect();
-        kept.into_iter().for_each(|flat| tape.release_storage(flat));
+        for flat in kept {
+            tape.release_storage(flat);
+        }
         casts
     }
 
@@ -363,7 +371,9 @@ impl Hooks for Weights {
         tape.enter(Block::Parallel, "post_step");
         tape.release_storage(norm);
         tape.release_storage(grad_norm);
-        core::mem::take(&mut self.norms).into_iter().for_each(|norm| tape.release_storage(norm));
+        for norm in core::mem::take(&mut self.norms) {
+            tape.release_storage(norm);
+        }
         self.coordinator.gather_persistent(tape, &self.options);
         tape.phase(PhaseKind::ZeroGrad, 0);
         true
@@ -395,7 +405,9 @@ fn partition(tape: &mut Tape, params: &[ParamId], options: &ZeroOptions) -> Stor
         param.shard = Some(shard);
         tape.release_storage(whole);
     }
-    parts.into_iter().for_each(|part| tape.release_storage(part));
+    for part in parts {
+        tape.release_storage(part);
+    }
     let bytes = if options.offload_param { 0 } else { total * size };
     let flat = tape.allocate(bytes, Prim::Parameter);
     tape.categorise(flat, Category::Weights);
