@@ -194,8 +194,8 @@ fn rules_over_several_fields() {
     check(&layout(1, json!({"data": "fsdp2"})), &["parallel.data Conflict"]);
     check(&layout(8, json!({"data": "zero3"})), &[]);
     check(&layout(1, json!({"data": "zero2"})), &[]);
-    let adapter = json!({"data": "zero1", "zero": {"offload_param": true}});
-    check(&layout(8, adapter), &["parallel.zero.offload_param Conflict"]);
+    let offloaded = json!({"data": "zero1", "zero": {"offload_param": true}});
+    check(&layout(8, offloaded), &["parallel.zero.offload_param Conflict"]);
     check(
         &layout(8, json!({"pipeline": 8, "stage": 8})),
         &["parallel.stage Range", "parallel.pipeline Unsupported"],

@@ -294,13 +294,11 @@ impl Partitioned {
             self.clear(tape, id);
         }
         let mut met = Vec::new();
-        if self.options.offload_optimizer {
-        } else if self.compact() {
-            if self.boundary() {
-                self.compact_partition(tape);
-            }
-        } else {
+        let on_device = !self.options.offload_optimizer;
+        if on_device && !self.compact() {
             met = self.sum(tape);
+        } else if on_device && self.boundary() {
+            self.compact_partition(tape);
         }
         for buffer in &mut self.buffers {
             tape.release_storage(core::mem::replace(buffer, StorageId::NONE));
