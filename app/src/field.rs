@@ -231,7 +231,14 @@ impl FieldName {
             Self::Model => matches!(path, "model" | "model.id" | "model.kind" | "model.config"),
             Self::AllocConf => path.starts_with(Self::AllocConf.path()),
             Self::DataParallel => matches!(path, "parallel" | "parallel.data"),
-            Self::Adapter => matches!(path, "adapter" | "adapter.kind"),
+            Self::Adapter => matches!(
+                path,
+                "adapter"
+                    | "adapter.kind"
+                    | "adapter.autocast"
+                    | "adapter.base"
+                    | "adapter.base_head"
+            ),
             Self::ExpandableSegments => false,
             _ => path == self.path(),
         }

@@ -74,6 +74,7 @@ pub(crate) fn Tabs() -> impl IntoView {
                 id="tab-panel"
                 class="tab-panel"
                 role="tabpanel"
+                tabindex="0"
                 aria-labelledby=text(move || tab_id(look.tab.get()))
             >
                 {panel}

@@ -6,7 +6,7 @@ use super::limits;
 use super::words::Word;
 use super::zero::{check_zero, zero_table};
 use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
-use crate::wire::scenario::{BaseFormat, Loss, OptimizerName, Precision};
+use crate::wire::scenario::{BaseFormat, Loss, Precision};
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Reads the table `parallel`.
@@ -184,11 +184,7 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
         let reason = "a fused loss over an output projection in shards is not simulated yet";
         unsupported("stack.loss", reason, "transformers5".into());
     }
-    let elementwise = matches!(
-        scenario.optimizer.name,
-        OptimizerName::Adamw | OptimizerName::Sgd | OptimizerName::Rmsprop | OptimizerName::Lion
-    );
-    if local && !elementwise {
+    if local && !scenario.optimizer.name.is_elementwise() {
         let name = scenario.optimizer.name.word();
         let reason = format!("`{name}` over parameters in shards is not simulated yet");
         unsupported("optimizer.name", &reason, "adamw".into());

@@ -196,6 +196,11 @@ impl OptimizerName {
         }
     }
 
+    /// Whether an element's update needs nothing of other elements.
+    pub const fn is_elementwise(self) -> bool {
+        matches!(self, Self::Adamw | Self::Sgd | Self::Rmsprop | Self::Lion)
+    }
+
     /// Whether it can have a momentum that adds a buffer.
     pub const fn has_momentum(self) -> bool {
         matches!(self, Self::Sgd | Self::Rmsprop)

@@ -28,20 +28,16 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         let eighths = 1 + dice.below(8) as u64;
         hardware["process_cap_bytes"] = json!((gpu.usable_mib << 20) / 8 * eighths);
     }
-    let mut parallel = json!({});
-    if dice.coin() {
-        hardware["count"] = json!(4);
-        parallel = dice
-            .of(&[
-                json!({"data": "ddp", "ddp": {"bucket_view": true}}),
-                json!({"data": "fsdp2", "fsdp": {"mixed_precision": true, "reduce_dtype": "fp32"}}),
-            ])
-            .clone();
-    }
     let model = model(&mut dice, catalog);
     let longest = longest(&model, catalog);
-    let checkpoints = kind(&model, catalog) != Some(ModelKind::Torchvision);
-    let precision = dice.word::<Precision>();
+    let is_convolutional = kind(&model, catalog) == Some(ModelKind::Torchvision);
+    let parallel = if dice.coin() {
+        hardware["count"] = json!(4);
+        layout(&mut dice, is_convolutional, name)
+    } else {
+        json!({})
+    };
+    let precision = precision(&mut dice, &parallel);
     json!({
         "version": 1,
         "name": format!("corpus {index}"),
@@ -55,7 +51,7 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         },
         "precision": precision,
         "optimizer": optimizer,
-        "checkpointing": if checkpoints { dice.of(&["none", "full"]) } else { "none" },
+        "checkpointing": if is_convolutional { "none" } else { dice.of(&["none", "full"]) },
         "stack": {
             "attention": dice.word::<Attention>(),
             "loss": dice.word::<Loss>(),
@@ -68,6 +64,32 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
             ]),
         },
     })
+}
+
+/// How four GPUs share the work: of what can be simulated with this model and optimizer.
+fn layout(dice: &mut Dice, is_convolutional: bool, optimizer: OptimizerName) -> Value {
+    let mut layouts = vec![json!({"data": "ddp", "ddp": {"bucket_view": true}})];
+    if !is_convolutional && optimizer.is_elementwise() {
+        let fsdp = json!({"mixed_precision": true, "reduce_dtype": "fp32"});
+        layouts.push(json!({"data": "fsdp2", "fsdp": fsdp}));
+    }
+    if !is_convolutional && matches!(optimizer, OptimizerName::Adamw | OptimizerName::Sgd) {
+        layouts.extend(["zero1", "zero2", "zero3"].map(|data| json!({"data": data})));
+    }
+    dice.of(&layouts).clone()
+}
+
+/// One of the precisions that can be simulated with this layout.
+fn precision(dice: &mut Dice, layout: &Value) -> &'static str {
+    let is_zero = layout["data"].as_str().is_some_and(|data| data.starts_with("zero"));
+    let has = |precision| match precision {
+        Precision::Fp32 | Precision::Bf16 => true,
+        Precision::Fp16 => is_zero,
+        Precision::AmpBf16 | Precision::AmpFp16 => !is_zero,
+    };
+    let words = Precision::WORDS.iter().filter(|pair| has(pair.1));
+    let words: Vec<&str> = words.map(|(word, _)| *word).collect();
+    words[dice.below(words.len())]
 }
 
 /// Tokens that a model of the catalog takes; none where it reads images.
