@@ -262,7 +262,7 @@ pub(super) fn linear(
             let out = tape.empty(Shape::new([outer, inner]), grad.dtype, context.prim);
             tape.workspace(Library::Blas);
             tape.run(context.prim, matmul([outer, inner, rows, 1], Pass::WeightGrad, grad.dtype));
-            Tensor { view: transposed, ..out }
+            Tensor { view: transposed && !replaced, ..out }
         });
     }
     if bias && context.edges[2].wanted() {

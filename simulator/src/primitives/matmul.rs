@@ -1,8 +1,8 @@
 //! Matrix products, and cuBLAS's workspace.
 
 use crate::clock::Pass;
-use crate::tape::{Backward, Batched, Block, Library, ParamId, Prim, Product, Tape, Tensor};
-use crate::tensor::Shape;
+use crate::tape::{Backward, Batched, Block, Library, ParamId, Prim, Product, Scope, Tape, Tensor};
+use crate::tensor::{DType, Shape};
 use crate::wire::scenario::BaseFormat;
 
 use super::reshape::four;
@@ -94,6 +94,9 @@ impl Tape {
             Product { rows, inner, outer, bias: bias.is_some(), transposed, input: x.shape };
         let rule = Backward::Linear(sizes);
         let inputs: Vec<&Tensor> = [&x, &weight].into_iter().chain(bias.as_ref()).collect();
+        // `LinearFunctionForZeroStage3` saves what it needs when it has multiplied.
+        let replaced = transposed && self.gathers_weights();
+        let early = replaced.then(|| self.product(&sizes, x.dtype, prim));
         let node = self.records(&inputs).then(|| {
             let mut node = self.begin_node(prim, rule, &inputs);
             // By name: `addmm` keeps mat1, mat2; `mm` keeps mat2, self.
@@ -106,16 +109,26 @@ impl Tape {
             }
             node
         });
-        let out = self.empty(x.shape.with_last(outer), x.dtype, prim);
-        self.workspace(Library::Blas);
-        if bias.is_some() && 1 < rows.min(inner).min(outer) {
-            self.workspace(Library::BlasLt);
-        }
-        self.run(prim, product([rows, outer, inner, 1], Pass::Forward, x.dtype));
+        let out = early.unwrap_or_else(|| {
+            let out = self.product(&sizes, x.dtype, prim);
+            if bias.is_some() && 1 < rows.min(inner).min(outer) {
+                self.workspace(Library::BlasLt);
+            }
+            out
+        });
         let out = self.with_node(out, node);
         for tensor in [Some(x), Some(weight), bias].into_iter().flatten() {
             self.release(tensor);
         }
+        out
+    }
+
+    /// The result of a product, which is run.
+    fn product(&mut self, sizes: &Product, dtype: DType, prim: Prim) -> Tensor {
+        let &Product { rows, inner, outer, input, .. } = sizes;
+        let out = self.empty(input.with_last(outer), dtype, prim);
+        self.workspace(Library::Blas);
+        self.run(prim, product([rows, outer, inner, 1], Pass::Forward, dtype));
         out
     }
 
@@ -204,7 +217,8 @@ impl Tape {
             Library::BlasLt => ("cublaslt", LT_WORKSPACE),
         };
         let scope = self.scope();
-        self.enter(Block::Library, module);
+        // Not entered: the module that multiplies is still the one that runs.
+        self.set_scope(Scope { block: Block::Library, module, ..scope });
         let storage = self.allocate(bytes, Prim::Workspace);
         self.set_workspace(library, backward, storage);
         self.set_scope(scope);
