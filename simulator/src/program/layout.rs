@@ -31,8 +31,11 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
         }
         tape.install(Box::new(hooks));
     } else if let Some(options) = zero_options(scenario) {
+        // Its stages empty the cache before they flatten the weights, not after.
+        tape.empty_cache();
         let hooks = zero(tape, options);
         tape.install(hooks);
+        return;
     } else if scenario.parallel.data == Some(DataParallel::Ddp) {
         let options = &scenario.parallel.ddp;
         let caps = [options.first_bucket_mb, options.bucket_cap_mb].map(|mib| mib << 20);
@@ -40,6 +43,7 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
         let hooks = Ddp::new(tape, DdpOptions { ranks, caps, bucket_view: options.bucket_view });
         tape.install(Box::new(hooks));
     }
+    tape.empty_cache();
 }
 
 /// `fully_shard`'s settings, when the replicas share everything.

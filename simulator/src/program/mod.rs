@@ -77,7 +77,6 @@ impl<'a> Process<'a> {
         }
         let tied = family.tied().then(|| model.lm_head());
         layout::after_model(&mut tape, document, tied);
-        tape.empty_cache();
         let inputs = inputs(family, document).map(|(module, shape, dtype)| {
             tape.enter(Block::Data, module);
             let tensor = tape.helper(shape, dtype, Prim::Input);

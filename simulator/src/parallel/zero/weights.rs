@@ -408,6 +408,9 @@ fn partition(tape: &mut Tape, params: &[ParamId], options: &ZeroOptions) -> Stor
     for part in parts {
         tape.release_storage(part);
     }
+    if !options.offload_param {
+        tape.empty_cache();
+    }
     let bytes = if options.offload_param { 0 } else { total * size };
     let flat = tape.allocate(bytes, Prim::Parameter);
     tape.categorise(flat, Category::Weights);
