@@ -204,6 +204,18 @@ fn shards() {
     check_where(wanted, &["small-"], &max, &MIN);
 }
 
+/// One rank of several: `DeepSpeed`'s stages.
+#[test]
+fn stages() {
+    let wanted = |capture: &CaseCapture| capture.id.contains("-zero");
+    let max = [
+        "allocated_peak:median=0.001,worst=0.002",
+        "reserved_peak:median=0.001,worst=0.2",
+        "curve_gap_pct:median=0.5,worst=1.5",
+    ];
+    check_where(wanted, &["small-"], &max, &MIN);
+}
+
 /// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
 #[test]
 fn columns_and_rows() {

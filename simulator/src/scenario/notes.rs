@@ -5,6 +5,7 @@ use super::validate::ResolvedModel;
 use super::words::Word;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
+use crate::wire::parallel::DataParallel;
 use crate::wire::{GpuProfile, Scenario};
 
 pub(super) fn notes(
@@ -51,14 +52,12 @@ pub(super) fn notes(
                        largest";
         add("model", Topic::ConvolutionWorkspaces, message.to_owned(), Vec::new());
     }
-    let data = scenario.parallel.data.filter(|data| data.zero_stage().is_some());
-    if let Some(data) = data {
-        let message = format!(
-            "`{}` is written after deepspeed 0.19.8's source and follows its allocations on a CPU; \
-             no capture on a GPU was made yet",
-            data.word()
-        );
-        add("parallel.data", Topic::UnverifiedLayout, message, Vec::from([data.word().to_owned()]));
+    let parallel = &scenario.parallel;
+    if parallel.data == Some(DataParallel::Zero3) && parallel.zero.offload_param {
+        let message = "`offload_param` is written after deepspeed 0.19.8's source; no capture of it \
+                       on a GPU was made yet";
+        let path = "parallel.zero.offload_param";
+        add(path, Topic::UnverifiedLayout, message.to_owned(), Vec::new());
     }
     notes
 }
