@@ -2,7 +2,6 @@
 
 use super::families::{Data, Positions};
 use super::validate::ResolvedModel;
-use super::words::Word;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
 use crate::wire::parallel::DataParallel;
