@@ -45,6 +45,12 @@ fn check(arguments: &str, stdin: &str, code: i32, parts: &[&str]) -> Ran {
     ran
 }
 
+#[test]
+fn a_folder_without_runs_is_no_success() {
+    let folder = tempfile::TempDir::new().unwrap();
+    check(&format!("accuracy {}", folder.path().display()), "", 2, &["no captures"]);
+}
+
 const SCENARIO: &str = r#"
 version = 1
 model = { id = "gpt2" }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use flate2::read::MultiGzDecoder;
 
 /// What a file holds, by its name.
@@ -48,7 +48,11 @@ pub(super) fn collect(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::new();
     for path in paths {
         if path.is_dir() {
+            let before = inputs.len();
             walk(path, &mut inputs).with_context(|| path.display().to_string())?;
+            if inputs.len() == before {
+                bail!("{}: no captures (*.json.gz) and no rows (*.jsonl) in it", path.display());
+            }
         } else {
             fs::metadata(path).with_context(|| path.display().to_string())?;
             let format = format_of(path).unwrap_or(Format::Capture);
