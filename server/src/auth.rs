@@ -1,7 +1,10 @@
 //! Who may store something: everybody on loopback, else whoever shows the token.
 
+use std::net::IpAddr;
+
 use axum::http::HeaderMap;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, HOST};
+use axum::http::uri::Authority;
 use subtle::ConstantTimeEq;
 
 use crate::error::{ApiError, Code};
@@ -10,7 +13,7 @@ use crate::short_id::digest;
 /// The rule for storing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// Everybody may store.
+    /// Everybody on this machine may store: the server listens on loopback.
     Open,
     /// The bearer of this token may; only its SHA-256 is kept.
     Token(TokenHash),
@@ -44,10 +47,14 @@ impl Writes {
     ///
     /// # Errors
     ///
-    /// 401 without the token, 403 when nobody may.
+    /// 401 without the token, 403 when nobody may, or when an open server is asked by another name.
     pub fn check(&self, headers: &HeaderMap) -> Result<(), ApiError> {
         let expected = match self {
-            Self::Open => return Ok(()),
+            Self::Open if is_local(headers) => return Ok(()),
+            Self::Open => {
+                let how = "Without --token, this server stores for `localhost` alone.";
+                return Err(ApiError::new(Code::CrossOrigin).detail(how));
+            }
             Self::Closed => {
                 let how = "Start it with --token, or on a loopback address.";
                 return Err(ApiError::new(Code::WritesClosed).detail(how));
@@ -63,6 +70,18 @@ impl Writes {
     }
 }
 
+/// Whether the request names this machine, if it names any. A page of another site whose name was
+/// made to point here (DNS rebinding) names that site.
+fn is_local(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Ok(authority) = host.to_str().unwrap_or_default().parse::<Authority>() else {
+        return false;
+    };
+    let name = authority.host().trim_start_matches('[').trim_end_matches(']');
+    let address = name.parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
@@ -70,7 +89,24 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use axum::http::HeaderValue;
+
     use super::*;
+
+    #[test]
+    fn an_open_server_stores_for_this_machine_alone() {
+        let check = |host: &'static str| {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            Writes::Open.check(&headers).is_ok()
+        };
+        for local in ["localhost", "LOCALHOST:8080", "127.0.0.1:80", "[::1]:8080", "127.9.9.9"] {
+            assert!(check(local), "{local}");
+        }
+        for foreign in ["example.com", "localhost.example.com:80", "10.0.0.1", "[::2]", ""] {
+            assert!(!check(foreign), "{foreign}");
+        }
+        assert!(Writes::Open.check(&HeaderMap::new()).is_ok());
+    }
 
     #[test]
     fn a_token_and_its_hash_are_the_same() {

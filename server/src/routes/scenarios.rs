@@ -28,7 +28,7 @@ use crate::store::{NewScenario, SavedRow};
          content_type = "application/problem+json"),
         (status = 401, description = "The token is missing or wrong", body = Problem,
          content_type = "application/problem+json"),
-        (status = 403, description = "This server stores nothing", body = Problem,
+        (status = 403, description = "This server stores nothing, or another site asks", body = Problem,
          content_type = "application/problem+json"),
         (status = 413, description = "More than 64 KiB", body = Problem,
          content_type = "application/problem+json"),

@@ -41,6 +41,8 @@ pub(crate) struct Wanted {
         (status = 200, description = "The report", body = Answer),
         (status = 400, description = "Neither JSON nor TOML", body = Problem,
          content_type = "application/problem+json"),
+        (status = 403, description = "Asked by another site", body = Problem,
+         content_type = "application/problem+json"),
         (status = 413, description = "More than 64 KiB", body = Problem,
          content_type = "application/problem+json"),
         (status = 415, description = "Neither application/json nor application/toml", body = Problem,
