@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use leptos::prelude::*;
-use serde_json::Value;
 use simulator::catalog::Catalog;
 use simulator::importers::hf_config;
 use simulator::scenario::{self, Preset, from_value, validate};
@@ -39,7 +38,7 @@ pub(crate) enum Imported {
 ///
 /// Every fault, with the file's own paths.
 pub(crate) fn import(text: &str) -> Result<Imported, Faults> {
-    match serde_json::from_slice::<Value>(text.as_bytes()) {
+    match scenario::parse_json(text) {
         Ok(document) if document.get("workload").is_some() => {
             let scenario = from_value(&document);
             let all = |faults| scenario::check(&document, catalog()).err().unwrap_or(faults);

@@ -251,19 +251,17 @@ fn out_of_memory(run: &Run, step: StepKind, event: u32) -> OutOfMemory {
     let storage = &record.storages[record.requests[event as usize].storage().index()];
     let phase = record.phases.iter().rev().find(|phase| phase.request <= event);
     let scope = storage.scope;
-    let layer = scope.layer.map(|layer| format!("layer {layer} ")).unwrap_or_default();
+    let layer = scope.layer.map(|layer| format!("layer {layer}"));
+    let place = [layer.as_deref().unwrap_or(""), scope.block.word(), scope.module];
+    let place = place.iter().filter(|part| !part.is_empty());
+    let place = place.copied().collect::<Vec<&str>>().join(" ");
     let suffix = if scope.backward { ".backward" } else { "" };
     OutOfMemory {
         step,
         phase: phase.map_or(PhaseKind::Build, |phase| phase.kind),
         event,
         requested_bytes: Bytes::new(storage.bytes),
-        what: format!(
-            "{layer}{} {} · {}{suffix}",
-            scope.block.word(),
-            scope.module,
-            storage.prim.word()
-        ),
+        what: format!("{place} · {}{suffix}", storage.prim.word()),
     }
 }
 

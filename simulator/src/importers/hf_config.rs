@@ -24,6 +24,7 @@ pub fn hf_config(text: &str) -> Result<Model, Faults> {
     let (path, fields) = language_model(root);
     let kind = kind(&path, &fields)?;
     let mut faults = Faults::default();
+    check_head(root, &mut faults);
     config::architecture(kind, &fields, &path, &mut faults);
     faults.or(Model::Inline { kind, config: portable(&config::relevant(kind, &fields)) })
 }
@@ -40,6 +41,27 @@ fn language_model(root: &Map<String, Value>) -> (String, Map<String, Value>) {
         fields.insert("tie_word_embeddings".to_owned(), tied.clone());
     }
     ("text_config".to_owned(), fields)
+}
+
+/// Heads of transformers' text models that are not simulated, by the end of the class's name.
+const OTHER_HEADS: [&str; 5] = [
+    "ForSequenceClassification",
+    "ForTokenClassification",
+    "ForQuestionAnswering",
+    "ForMultipleChoice",
+    "ForNextSentencePrediction",
+];
+
+/// The class that was saved has the head that is simulated: a classifier's file says `llama`, too.
+fn check_head(root: &Map<String, Value>, faults: &mut Faults) {
+    let Some(Value::Array(classes)) = root.get("architectures") else { return };
+    for class in classes.iter().filter_map(Value::as_str) {
+        if OTHER_HEADS.iter().any(|head| class.ends_with(head)) {
+            let reason = format!("the head of `{class}` is not simulated yet");
+            let fault = Fault::new("architectures", Rule::Unsupported, reason.as_str());
+            faults.push(fault.arguments([reason]));
+        }
+    }
 }
 
 fn kind(path: &str, fields: &Map<String, Value>) -> Result<ModelKind, Fault> {
@@ -184,6 +206,14 @@ mod tests {
         check("[]", &[("", Rule::Type)]);
         check("{}", &[("model_type", Rule::Missing)]);
         check(r#"{"model_type": "mamba"}"#, &[("model_type", Rule::Unsupported)]);
+        check(
+            r#"{"model_type": "llama", "vocab_size": 1, "vocab_size": 2}"#,
+            &[("", Rule::Syntax)],
+        );
+        check(
+            r#"{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}"#,
+            &[("architectures", Rule::Unsupported)],
+        );
         check(
             r#"{"model_type": "llama", "num_local_experts": 8, "quantization_config": {"bits": 4},
                 "hidden_act": "mish", "num_hidden_layers": 0, "num_key_value_head": 8}"#,

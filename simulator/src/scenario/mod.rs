@@ -10,6 +10,7 @@ mod parallel;
 mod presets;
 mod read;
 mod size;
+mod unique;
 mod validate;
 mod words;
 mod write;
@@ -23,7 +24,7 @@ pub use families::{
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};
-pub use read::{Format, check, from_value, read, read_valid};
+pub use read::{Format, check, from_value, parse_json, read, read_valid};
 pub use size::parse_size;
 pub use validate::{architecture, validate};
 pub use words::Word;
@@ -35,7 +36,7 @@ mod properties;
 mod tests;
 
 pub(crate) use document::{Table, missing, type_fault};
-pub(crate) use read::{parse_json, portable};
+pub(crate) use read::portable;
 
 use crate::catalog::OutsideEstimate;
 use crate::wire::{GpuProfile, Note, Scenario};

@@ -6,6 +6,7 @@ use super::ValidScenario;
 use super::document::Table;
 use super::limits;
 use super::parallel::parallel_table;
+use super::unique::Unique;
 use super::validate::validate;
 use super::words::Word;
 use crate::catalog::Catalog;
@@ -144,9 +145,15 @@ fn parse(text: &str, format: Format) -> Result<Value, Fault> {
     }
 }
 
-/// As [`parse`], for those who read no TOML and so need not carry its parser.
-pub(crate) fn parse_json(text: &str) -> Result<Value, Fault> {
+/// Reads JSON in which no table repeats a field, for those who read no TOML and so need not carry
+/// its parser.
+///
+/// # Errors
+///
+/// What is no JSON, and a field that stands twice, with its place in the text.
+pub fn parse_json(text: &str) -> Result<Value, Fault> {
     serde_json::from_slice(text.as_bytes())
+        .map(|Unique(document)| document)
         .map_err(|error| Fault::new("", Rule::Syntax, format!("this is not JSON: {error}")))
 }
 
