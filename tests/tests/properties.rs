@@ -347,7 +347,13 @@ prop_compose! {
             "", "expandable_segments:True", "max_split_size_mb:32", "roundup_power2_divisions:4",
         ]),
     ) -> Stack {
-        Stack { attention, loss, tf32, alloc_conf: alloc_conf.to_owned() }
+        Stack {
+            attention,
+            loss,
+            tf32,
+            alloc_conf: alloc_conf.to_owned(),
+            ..Stack::default()
+        }
     }
 }
 

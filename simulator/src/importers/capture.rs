@@ -15,8 +15,7 @@ use crate::wire::scenario::{
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 7] = [
-    ("compile", "compiled programs are not simulated yet"),
+const UNSUPPORTED: [(&str, &str); 6] = [
     ("recompute", "Megatron's recomputation is not simulated yet"),
     ("num_micro_batches", "Megatron's schedules are not simulated yet"),
     ("stage", "pipeline stages are not simulated yet"),
@@ -60,6 +59,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
     let adapter = adapter(&mut table, &mut faults);
     let attention = unsupported_word(&mut table, "attn", Attention::Sdpa, &mut faults);
     let tf32 = table.flag_or("tf32", true, &mut faults);
+    let compile = table.flag_or("compile", false, &mut faults);
     // Liger's fused loss alone, without its other kernels.
     let liger = table.flag_or("liger", false, &mut faults);
     let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
@@ -95,6 +95,7 @@ pub fn capture_case(case: &Value, gpu: &str) -> Result<Scenario, Faults> {
                 attention: attention?,
                 alloc_conf: alloc_conf?,
                 tf32: tf32?,
+                compile: compile?,
                 loss: loss(liger?),
             },
         })

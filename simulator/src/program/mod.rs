@@ -1,6 +1,7 @@
 //! A training process: construction, first step, steady step, as records of the tape.
 
 mod adapter;
+mod compiled;
 mod layout;
 mod loss;
 mod optimizer;
@@ -40,12 +41,20 @@ pub struct Process<'a> {
     /// Data and labels.
     inputs: [StorageId; 2],
     scaler: Option<Scaler>,
+    /// What runs instead of the model, where it was compiled.
+    plan: Option<compiled::Plan>,
     origin: Vec<u32>,
 }
 
 impl<'a> Process<'a> {
     /// Builds the model and the data; returns what that allocated.
     pub fn build(scenario: &'a ValidScenario) -> (Self, Run) {
+        let (mut process, run) = Self::construct(scenario);
+        process.plan = scenario.document().stack.compile.then(|| compiled::compile(scenario));
+        (process, run)
+    }
+
+    fn construct(scenario: &'a ValidScenario) -> (Self, Run) {
         let document = scenario.document();
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
@@ -76,7 +85,9 @@ impl<'a> Process<'a> {
         });
         let scaler = (document.precision == Precision::AmpFp16).then(Scaler::default);
         let origin = Vec::new();
-        let mut process = Self { scenario: document, family, tape, model, inputs, scaler, origin };
+        let plan = None;
+        let mut process =
+            Self { scenario: document, family, tape, model, inputs, scaler, plan, origin };
         let run = process.take_run();
         (process, run)
     }
@@ -84,6 +95,11 @@ impl<'a> Process<'a> {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         for micro_batch in 0..u32::try_from(self.scenario.workload.grad_accum).unwrap_or(u32::MAX) {
+            if let Some(plan) = self.plan.take() {
+                self.compiled_micro_batch(&plan, micro_batch);
+                self.plan = Some(plan);
+                continue;
+            }
             let loss = self.forward(micro_batch);
             self.backward(micro_batch, loss);
         }

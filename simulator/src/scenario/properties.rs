@@ -125,7 +125,7 @@ prop_compose! {
             (choice(), choice(), any::<bool>(), "[a-z_:,]{0,12}"),
     ) -> Scenario {
         let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
-        let stack = Stack { attention, loss, tf32, alloc_conf };
+        let stack = Stack { attention, loss, tf32, alloc_conf, ..Stack::default() };
         let version = 1;
         Scenario {
             version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,

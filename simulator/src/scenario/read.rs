@@ -292,12 +292,14 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let attention = table.word_or("attention", Word::WORDS, defaults.attention, faults);
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
+    let compile = table.flag_or("compile", defaults.compile, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
     Stack {
         attention: attention.unwrap_or(defaults.attention),
         loss: loss.unwrap_or(defaults.loss),
         tf32: tf32.unwrap_or(defaults.tf32),
+        compile: compile.unwrap_or(defaults.compile),
         alloc_conf: String::from(alloc_conf),
     }
 }

@@ -121,6 +121,7 @@ pub struct Tape {
     hooks: Option<Box<dyn Hooks>>,
     watches_layers: bool,
     sharding: Option<Sharding>,
+    traced: bool,
 }
 
 impl Tape {
@@ -142,6 +143,7 @@ impl Tape {
             hooks: None,
             watches_layers: false,
             sharding: None,
+            traced: false,
         }
     }
 
@@ -182,6 +184,22 @@ impl Tape {
     /// Starts a phase of the step.
     pub fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
         self.record.phase(kind, micro_batch);
+    }
+
+    /// Whether the program is traced for a compiler (`is_tracing` in transformers' `masking_utils.py`):
+    /// masks are then made even where they could be left out.
+    pub const fn traced(&self) -> bool {
+        self.traced
+    }
+
+    /// Says that the program is traced for a compiler.
+    pub const fn trace(&mut self) {
+        self.traced = true;
+    }
+
+    /// How many nodes were recorded.
+    pub const fn n_nodes(&self) -> usize {
+        self.nodes.len()
     }
 
     // ---- storages ----

@@ -265,6 +265,9 @@ pub struct Stack {
     /// Whether fp32 matrix products may run as TF32 (`torch.backends.cuda.matmul.allow_tf32`).
     #[serde(default)]
     pub tf32: bool,
+    /// Whether the model was compiled (`torch.compile(model)`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub compile: bool,
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alloc_conf: String,
