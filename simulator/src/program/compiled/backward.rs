@@ -71,6 +71,12 @@ pub(super) fn backward(
     emitter.stays
 }
 
+/// Bytes of a wide gradient inside a graph: its rows start at multiples of 128 bytes (`Layout._pad_strides` in
+/// `torch/_inductor/ir.py`).
+const fn columns(sizes: Product, dtype: DType) -> u64 {
+    sizes.rows * (sizes.outer * dtype.bytes()).next_multiple_of(128)
+}
+
 struct Emitter<'a> {
     graph: &'a Graph,
     written: &'a Written,
@@ -250,7 +256,6 @@ impl Emitter<'_> {
         let is_head = value.category == Category::Logits;
         let category = if is_head { Category::Logits } else { Category::Temporaries };
         let dtype = node.dtype;
-        let incoming = self.whole(gradient, value.bytes, category, node);
         let weight = graph.arguments[index][1].map(|weight| graph.base(weight));
         let (of_weight, of_input): (Vec<usize>, Vec<usize>) =
             graph.reads[index].iter().partition(|&&value| Some(graph.base(value)) == weight);
@@ -259,10 +264,23 @@ impl Emitter<'_> {
         };
         let mut for_input: BTreeSet<usize> = sources(&of_weight);
         let mut for_weight: BTreeSet<usize> = sources(&of_input);
+        let pads = !sizes.outer.is_multiple_of(alignment(dtype));
+        if pads {
+            let bytes = sizes.outer.next_multiple_of(alignment(dtype)) * sizes.inner * dtype.bytes();
+            let weight = self.plan.buffer(bytes, Category::Temporaries);
+            self.step(Prim::Copy, node.scope, Vec::from([weight]), for_input);
+            for_input = BTreeSet::from([weight]);
+        }
+        let is_own = is_head && self.loss == LossGraph::Own;
+        let bytes = if is_head && !is_own { columns(sizes, dtype) } else { value.bytes };
+        let incoming = self.whole(gradient, bytes, category, node);
         for_weight.insert(incoming);
-        let padded = self.padded(sizes, dtype, incoming, gradient, node, &mut for_weight);
-        for_input.insert(incoming);
-        for_input.extend(padded);
+        if pads {
+            let gradient = (incoming, gradient);
+            for_input.insert(self.padded(sizes, dtype, gradient, node, &mut for_weight));
+        } else {
+            for_input.insert(incoming);
+        }
         let Product { rows, inner, outer, .. } = sizes;
         let work = |pass, sizes: [u64; 3]| {
             product([sizes[0], sizes[1], sizes[2], 1], pass, dtype)
@@ -300,31 +318,24 @@ impl Emitter<'_> {
         }
     }
 
-    /// Copies that `pad_mm` makes where the logits' columns are not aligned: of their gradient, for the product
-    /// with the weight, and of the weight.
+    /// The copy that `pad_mm` makes of a gradient whose columns are not aligned, for the product with the weight.
     fn padded(
         &mut self,
         sizes: Product,
         dtype: DType,
-        incoming: usize,
-        gradient: usize,
+        (incoming, gradient): (usize, usize),
         node: &Node,
         for_weight: &mut BTreeSet<usize>,
-    ) -> Vec<usize> {
-        let outer = sizes.outer.next_multiple_of(alignment(dtype));
-        if outer == sizes.outer {
-            return Vec::new();
-        }
-        let rows = self.plan.buffer(sizes.rows * outer * dtype.bytes(), Category::Logits);
-        let weight = self.plan.buffer(outer * sizes.inner * dtype.bytes(), Category::Temporaries);
-        let mut makes = Vec::from([rows, weight]);
+    ) -> usize {
+        let bytes = columns(sizes, dtype);
+        let copy = self.plan.buffer(bytes, Category::Logits);
+        let mut makes = Vec::from([copy]);
         let mut reads = BTreeSet::from([incoming]);
         if self.loss == LossGraph::Own {
             // What a graph is given lives until it has run.
             self.stays.push(incoming);
             if dtype.is_half() {
-                let transposed =
-                    self.plan.buffer(sizes.rows * outer * dtype.bytes(), Category::Logits);
+                let transposed = self.plan.buffer(bytes, Category::Logits);
                 makes.push(transposed);
                 for_weight.insert(transposed);
             }
@@ -333,14 +344,15 @@ impl Emitter<'_> {
             reads.extend(&self.gradients[gradient].reads);
         }
         self.step(Prim::Copy, node.scope, makes, reads);
-        Vec::from([rows, weight])
+        copy
     }
 
     /// Products of two computed values, attention, convolutions: one kernel, or one for each input.
     fn products(&mut self, index: usize, result: usize, gradient: usize) {
         let graph = self.graph;
         let node = self.tape.node(NodeId::new(index));
-        let bytes = graph.values[result].bytes;
+        let dtype = graph.gradient_dtype(node);
+        let bytes = graph.values[result].bytes / node.dtype.bytes() * dtype.bytes();
         let incoming = self.whole(gradient, bytes, Category::Temporaries, node);
         let mut reads = BTreeSet::from([incoming]);
         for &value in &graph.reads[index] {
@@ -364,7 +376,7 @@ impl Emitter<'_> {
                 }
                 Backward::Bmm(sizes) => {
                     let columns = if argument == 0 { sizes.m } else { sizes.n };
-                    sizes.batch * columns * sizes.k * node.dtype.bytes()
+                    sizes.batch * columns * sizes.k * dtype.bytes()
                 }
                 _ => bytes,
             };

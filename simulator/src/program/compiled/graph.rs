@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::tape::{
     Backward, Edge, MAX_INPUTS, Node, NodeId, ParamId, Prim, SavedSlot, Scope, StorageId, Tape,
 };
+use crate::tensor::DType;
 use crate::wire::timeline::Category;
 
 /// What the partitioner and the code generator know of an operation.
@@ -72,12 +73,15 @@ pub(super) struct Graph {
     by_storage: BTreeMap<StorageId, usize>,
     params: BTreeMap<ParamId, usize>,
     masks: BTreeMap<(Prim, u64), usize>,
+    casts: BTreeMap<(usize, u64), usize>,
+    /// Element type that autocast, which the backward graph is traced under too, gives to products.
+    autocast: Option<DType>,
 }
 
 impl Graph {
     /// From a tape whose forward pass has just ended; `n_before` storages existed before it.
-    pub(super) fn of(tape: &Tape, n_before: usize) -> Self {
-        let mut graph = Self::default();
+    pub(super) fn of(tape: &Tape, n_before: usize, autocast: Option<DType>) -> Self {
+        let mut graph = Self { autocast, ..Self::default() };
         for index in 0..tape.n_nodes() {
             graph.add_node(tape, NodeId::new(index), n_before);
         }
@@ -137,7 +141,9 @@ impl Graph {
                 let known = self.by_storage.get(&storage).copied();
                 known.unwrap_or_else(|| self.leaf(node, storage, bytes_of(storage), n_before))
             };
-            reads.push(read);
+            let seen = self.as_product_reads(node, read);
+            self.values[read].whole |= heavy && seen == read;
+            reads.push(seen);
             if read != result && !self.values[result].inputs.contains(&read) {
                 self.values[result].inputs.push(read);
             }
@@ -147,7 +153,6 @@ impl Graph {
         }
         for &read in &reads {
             self.values[read].required = true;
-            self.values[read].whole |= heavy;
         }
         if kind != Kind::View && own != StorageId::NONE {
             self.by_storage.insert(own, result);
@@ -155,6 +160,35 @@ impl Graph {
         self.arguments.push(arguments);
         self.results.push(result);
         self.reads.push(reads);
+    }
+
+    /// Element type of the gradients that a node's products take and make.
+    pub(super) fn gradient_dtype(&self, node: &Node) -> DType {
+        match self.autocast {
+            Some(dtype) if matches!(node.backward, Backward::Bmm(_)) => dtype,
+            _ => node.dtype,
+        }
+    }
+
+    /// What a product of the backward graph reads of a value: under autocast its cast, which is no part of the
+    /// forward graph and so no reason to keep it.
+    fn as_product_reads(&mut self, node: &Node, value: usize) -> usize {
+        let dtype = self.gradient_dtype(node);
+        if dtype == node.dtype {
+            return value;
+        }
+        let bytes = self.values[value].bytes / node.dtype.bytes() * dtype.bytes();
+        self.cast(node, bytes, value)
+    }
+
+    /// A cast; equal ones are one value (`fx_graph_cse`).
+    fn cast(&mut self, node: &Node, bytes: u64, value: usize) -> usize {
+        if let Some(&known) = self.casts.get(&(value, bytes)) {
+            return known;
+        }
+        let cast = self.add(node, Kind::Pointwise, bytes, Vec::from([value]));
+        self.casts.insert((value, bytes), cast);
+        cast
     }
 
     fn input(&mut self, tape: &Tape, node: &Node, edge: Edge) -> Option<usize> {
@@ -252,6 +286,9 @@ impl Graph {
                 let rows = self.values[self.base(inputs[0])].bytes / 1024;
                 let statistics = with(self, Kind::Reduction, rows, &[]);
                 (with(self, Kind::Pointwise, bytes, &[statistics]), Vec::new())
+            }
+            Backward::Cast { .. } if kind == Kind::Pointwise => {
+                (self.cast(node, bytes, inputs[0]), Vec::new())
             }
             Backward::Dropout => {
                 let mask = self.add(node, Kind::Random, elements, Vec::new());

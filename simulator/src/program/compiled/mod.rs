@@ -31,7 +31,8 @@ pub(super) fn compile(scenario: &ValidScenario) -> Plan {
     process.tape.trace();
     let n_before = process.tape.recorded().n_before;
     let _ = process.forward(0);
-    let graph = Graph::of(&process.tape, n_before);
+    let autocast = super::autocast_dtype(scenario.document().precision);
+    let graph = Graph::of(&process.tape, n_before, autocast);
     let partition = cut::partition(&graph);
     let mut plan = Plan::default();
     let written = forward::forward(&graph, &partition, &process.tape, &mut plan);
