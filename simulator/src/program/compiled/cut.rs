@@ -64,7 +64,9 @@ fn weight(graph: &Graph, index: usize, distance: u32) -> u64 {
     }
     let factor = (0..distance.clamp(1, 100)).fold(1.0, |factor, _| factor * 1.1);
     let weight = (value.bytes as f64 * factor) as u64;
-    let written = value.whole || !value.users.iter().all(|&user| fuse(graph, index, user));
+    let written = value.whole
+        || value.late
+        || !value.users.iter().all(|&user| fuse(graph, index, user));
     if written || !value.kind.fuses() { weight } else { 2 * weight }
 }
 
@@ -91,9 +93,11 @@ fn banned(graph: &Graph) -> (Vec<bool>, Vec<bool>) {
     let mut banned: Vec<bool> = (0..graph.values.len()).map(never).collect();
     let mut far = vec![false; graph.values.len()];
     for (index, value) in graph.values.iter().enumerate() {
-        let Some(&last) = value.users.iter().max() else { continue };
-        let first = first_unfused(graph, &value.users, last);
-        for &user in value.users.iter().filter(|&&user| first < user) {
+        let in_forward = |user: &&usize| !graph.values[**user].late;
+        let users: Vec<usize> = value.users.iter().filter(in_forward).copied().collect();
+        let Some(&last) = users.iter().max() else { continue };
+        let first = first_unfused(graph, &users, last);
+        for &user in users.iter().filter(|&&user| first < user) {
             if fuse(graph, index, user) {
                 banned[user] |= graph.values[user].kind != Kind::View;
                 far[index] = true;

@@ -53,6 +53,8 @@ pub(super) struct Value {
     pub(super) required: bool,
     /// Whether a kernel of a library reads it there (`is_materialized_backwards`).
     pub(super) whole: bool,
+    /// Whether it belongs to the backward graph alone, where a library's kernel reads it.
+    pub(super) late: bool,
     pub(super) prim: Prim,
     pub(super) scope: Scope,
     /// The parameter that it is.
@@ -98,7 +100,7 @@ impl Graph {
     fn add(&mut self, node: &Node, kind: Kind, bytes: u64, inputs: Vec<usize>) -> usize {
         let (prim, scope) = (node.prim, node.scope);
         let (users, param) = (Vec::new(), None);
-        let (required, whole) = (false, false);
+        let (required, whole, late) = (false, false, false);
         let category = Category::Temporaries;
         self.values.push(Value {
             bytes,
@@ -107,6 +109,7 @@ impl Graph {
             users,
             required,
             whole,
+            late,
             prim,
             scope,
             param,
@@ -178,7 +181,10 @@ impl Graph {
             return value;
         }
         let bytes = self.values[value].bytes / node.dtype.bytes() * dtype.bytes();
-        self.cast(node, bytes, value)
+        let known = self.values.len();
+        let cast = self.cast(node, bytes, value);
+        self.values[cast].late |= known == cast;
+        cast
     }
 
     /// A cast; equal ones are one value (`fx_graph_cse`).
