@@ -242,6 +242,7 @@ fn judge(
         outside_pool: scenario.outside_pool().total(),
         outside_band: scenario.outside_pool().band,
         process_cap: hardware.process_cap_bytes.map(Bytes::new),
+        compiled: scenario.document().stack.compile,
     };
     let peak = replays.reserved_peak;
     let trials = (footprint.pool_limit(peak, End::Tight) < peak.get()).then(|| {

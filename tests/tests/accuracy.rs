@@ -189,6 +189,18 @@ fn shards() {
     check_where(wanted, &["llama", "small-fsdp"], &MAX, &MIN);
 }
 
+/// Under `torch.compile`: groups of fused operations stand for inductor's kernels.
+#[test]
+fn compiled() {
+    let max = ["allocated_peak:median=2,worst=10", "reserved_peak:median=15,worst=40"];
+    check_where(
+        |capture| capture.case.contains_key("compile"),
+        &["llama1b-bf16-compile", "small-compile"],
+        &max,
+        &[],
+    );
+}
+
 /// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
 #[test]
 fn columns_and_rows() {

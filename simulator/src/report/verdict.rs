@@ -8,6 +8,9 @@ use crate::wire::timeline::PhaseKind;
 /// of docs/accuracy.md: the allocator's part of the band.
 const RESERVED_BAND: f64 = 0.02;
 
+/// The same of a compiled program, whose kernels are approximated: the worst of the captures, rounded up.
+const COMPILED_BAND: f64 = 0.1;
+
 /// What stands on the card beside the allocator's pool, and where the limits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
@@ -21,6 +24,8 @@ pub struct Footprint {
     pub outside_band: Bytes,
     /// Most bytes the process may reserve, when it is capped.
     pub process_cap: Option<Bytes>,
+    /// Whether the program is compiled, and so known less exactly.
+    pub compiled: bool,
 }
 
 /// Which end of the band.
@@ -35,7 +40,7 @@ pub enum End {
 impl Footprint {
     /// Half-width of the band around a device peak.
     pub fn band(&self, reserved: Bytes) -> Bytes {
-        self.outside_band + reserved_band(reserved)
+        self.outside_band + self.reserved_band(reserved)
     }
 
     /// Bytes that the pool may take at one end of the band: of the card, and of the process's cap, which
@@ -46,8 +51,19 @@ impl Footprint {
         let card = shifted(of_card, self.band(reserved), end);
         let cap = self
             .process_cap
-            .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), reserved_band(reserved), end));
+            .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), self.reserved_band(reserved), end));
         cap.map_or(card, |cap| card.min(cap))
+    }
+
+    /// The allocator's part of the band.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a tenth of a byte count is a small positive number"
+    )]
+    fn reserved_band(&self, reserved: Bytes) -> Bytes {
+        let share = if self.compiled { COMPILED_BAND } else { RESERVED_BAND };
+        Bytes::new((reserved.as_f64() * share) as u64)
     }
 }
 
@@ -58,16 +74,6 @@ fn shifted(bytes: i64, band: Bytes, end: End) -> u64 {
         End::Loose => bytes.saturating_add(band),
     };
     limit.max(0).cast_unsigned()
-}
-
-/// The allocator's part of the band.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "two percent of a byte count is a small positive number"
-)]
-fn reserved_band(reserved: Bytes) -> Bytes {
-    Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
 }
 
 /// What a replay under a limit found.
@@ -106,7 +112,7 @@ pub fn verdict(
     let (limited_by, margin_bytes, limit_bytes, band_bytes) =
         match (footprint.process_cap, cap_margin) {
             (Some(cap), Some(margin)) if margin < card_margin => {
-                (LimitedBy::ProcessCap, margin, cap + fixed, reserved_band(unlimited))
+                (LimitedBy::ProcessCap, margin, cap + fixed, footprint.reserved_band(unlimited))
             }
             _ => card,
         };

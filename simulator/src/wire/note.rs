@@ -15,6 +15,8 @@ pub enum Topic {
     UnverifiedGpu,
     /// Some of the model's fields were not verified at the source.
     UnverifiedModel,
+    /// The compiled program is approximated.
+    CompiledApproximation,
 }
 
 /// A remark on a scenario that is simulated nevertheless.

@@ -115,9 +115,11 @@ impl Emitter<'_> {
 
     /// The product that makes the logits.
     fn head(&self) -> Option<usize> {
-        let values = self.graph.values.iter().rposition(|value| {
-            value.kind == Kind::Heavy && value.category == Category::Logits
-        });
+        let values = self
+            .graph
+            .values
+            .iter()
+            .rposition(|value| value.kind == Kind::Heavy && value.category == Category::Logits);
         values.filter(|&value| self.graph.values[value].scope.block == Block::LmHead)
     }
 
@@ -220,14 +222,18 @@ impl Emitter<'_> {
                 self.give(index, 0, rows);
             }
             Backward::Add { inputs, .. } if inputs[0] == inputs[1] => {
-                if arguments.iter().flatten().count() == 2 && self.gradients[gradient].whole.is_none()
+                if arguments.iter().flatten().count() == 2
+                    && self.gradients[gradient].whole.is_none()
                 {
                     self.whole(gradient, graph.values[result].bytes, Category::Temporaries, node);
                 }
                 self.give(index, 0, gradient);
                 self.give(index, 1, gradient);
             }
-            Backward::Reshape { .. } | Backward::Transpose | Backward::Pass | Backward::Split { .. } => {
+            Backward::Reshape { .. }
+            | Backward::Transpose
+            | Backward::Pass
+            | Backward::Split { .. } => {
                 self.give(index, 0, gradient);
             }
             _ => self.fused(index, gradient),
@@ -266,7 +272,8 @@ impl Emitter<'_> {
         let mut for_weight: BTreeSet<usize> = sources(&of_input);
         let pads = !sizes.outer.is_multiple_of(alignment(dtype));
         if pads {
-            let bytes = sizes.outer.next_multiple_of(alignment(dtype)) * sizes.inner * dtype.bytes();
+            let bytes =
+                sizes.outer.next_multiple_of(alignment(dtype)) * sizes.inner * dtype.bytes();
             let weight = self.plan.buffer(bytes, Category::Temporaries);
             self.step(Prim::Copy, node.scope, Vec::from([weight]), for_input);
             for_input = BTreeSet::from([weight]);
@@ -282,9 +289,7 @@ impl Emitter<'_> {
             for_input.insert(incoming);
         }
         let Product { rows, inner, outer, .. } = sizes;
-        let work = |pass, sizes: [u64; 3]| {
-            product([sizes[0], sizes[1], sizes[2], 1], pass, dtype)
-        };
+        let work = |pass, sizes: [u64; 3]| product([sizes[0], sizes[1], sizes[2], 1], pass, dtype);
         // The output projection's input comes first: its copies die with it.
         let mut order = [(1, for_weight), (0, for_input)];
         if is_head {

@@ -64,9 +64,8 @@ fn weight(graph: &Graph, index: usize, distance: u32) -> u64 {
     }
     let factor = (0..distance.clamp(1, 100)).fold(1.0, |factor, _| factor * 1.1);
     let weight = (value.bytes as f64 * factor) as u64;
-    let written = value.whole
-        || value.late
-        || !value.users.iter().all(|&user| fuse(graph, index, user));
+    let written =
+        value.whole || value.late || !value.users.iter().all(|&user| fuse(graph, index, user));
     if written || !value.kind.fuses() { weight } else { 2 * weight }
 }
 

@@ -79,6 +79,10 @@ pub(super) fn forward(
             }
         }
     }
+    // Backward is given what is kept, and computes the rest again.
+    for (buffer, kept) in result.buffers.iter_mut().zip(&partition.kept) {
+        *buffer = buffer.filter(|_| *kept);
+    }
     result
 }
 

@@ -1,0 +1,33 @@
+//! What a compiled program cannot be combined with so far.
+
+use super::families::Architecture;
+use crate::wire::parallel::Parallel;
+use crate::wire::scenario::{Checkpointing, Loss};
+use crate::wire::{Fault, Faults, Rule, Scenario};
+
+/// Adds a fault for each field that is not simulated together with `stack.compile`.
+pub(super) fn check(scenario: &Scenario, architecture: Option<&Architecture>, faults: &mut Faults) {
+    if !scenario.stack.compile {
+        return;
+    }
+    let mut refuse = |is_set: bool, path: &str, what: &str| {
+        if is_set {
+            let message = format!("{what} under `torch.compile` is not simulated yet");
+            let fault = Fault::new(path, Rule::Unsupported, message).arguments([what.to_owned()]);
+            faults.push(fault.mend("stack.compile", false));
+        }
+    };
+    let checkpoints = scenario.checkpointing != Checkpointing::None;
+    refuse(checkpoints, "checkpointing", "checkpointing");
+    refuse(scenario.adapter.is_some(), "adapter", "an adapter");
+    let several = 1 < scenario.hardware.count || scenario.parallel != Parallel::default();
+    refuse(several, "parallel", "a parallel layout");
+    refuse(scenario.stack.loss != Loss::Transformers5, "stack.loss", "another loss");
+    // Their routing depends on data, which breaks the graph in each layer.
+    let mixes = architecture.is_some_and(has_experts);
+    refuse(mixes, "stack.compile", "a mixture of experts");
+}
+
+fn has_experts(architecture: &Architecture) -> bool {
+    matches!(architecture, Architecture::Llama(config) if config.experts.is_some())
+}
