@@ -31,3 +31,24 @@ pub(super) fn check(scenario: &Scenario, architecture: Option<&Architecture>, fa
 fn has_experts(architecture: &Architecture) -> bool {
     matches!(architecture, Architecture::Llama(config) if config.experts.is_some())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::Catalog;
+    use crate::scenario::{Format, read, validate};
+    use crate::wire::Rule;
+
+    #[test]
+    fn what_is_not_compiled_is_a_fault_of_its_own_field() {
+        let text = "version = 1\ncheckpointing = \"full\"\n[model]\nid = \"llama-3.2-1b\"\n\
+                    [hardware]\ngpu = \"h200-sxm\"\ncount = 2\n[parallel]\ntensor = 2\n\
+                    [workload]\nmicro_batch = 1\nseq_len = 128\n\
+                    [stack]\ncompile = true\nloss = \"fused_linear\"\n";
+        let scenario = read(text, Format::Toml).unwrap();
+        let faults = validate(&scenario, &Catalog::builtin()).unwrap_err();
+        for path in ["checkpointing", "parallel", "stack.loss"] {
+            let found = faults.0.iter().find(|fault| fault.path == path).unwrap();
+            assert_eq!(found.rule, Rule::Unsupported);
+        }
+    }
+}

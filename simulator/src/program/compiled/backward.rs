@@ -93,7 +93,7 @@ struct Emitter<'a> {
 impl Emitter<'_> {
     fn run(&mut self) {
         let Some(&root) = self.graph.results.last() else { return };
-        self.of_value[root] = Some(self.new(Gradient::default()));
+        self.of_value[root] = Some(self.add(Gradient::default()));
         if self.loss == LossGraph::Same {
             // `AOTDispatchAutograd` makes the gradients that autograd left out.
             if let Some(head) = self.head() {
@@ -102,7 +102,7 @@ impl Emitter<'_> {
                 self.step(Prim::Linear, scope, Vec::from([zeros]), BTreeSet::new());
                 self.stays.push(zeros);
                 let gradient = Gradient { whole: None, reads: BTreeSet::from([zeros]) };
-                self.of_value[head] = Some(self.new(gradient));
+                self.of_value[head] = Some(self.add(gradient));
             }
         }
         for index in (0..self.tape.n_nodes()).rev() {
@@ -123,7 +123,7 @@ impl Emitter<'_> {
         values.filter(|&value| self.graph.values[value].scope.block == Block::LmHead)
     }
 
-    fn new(&mut self, gradient: Gradient) -> usize {
+    fn add(&mut self, gradient: Gradient) -> usize {
         self.gradients.push(gradient);
         self.gradients.len() - 1
     }
@@ -132,13 +132,12 @@ impl Emitter<'_> {
         let bytes: u64 =
             makes.iter().chain(&reads).map(|&buffer| self.plan.buffers[buffer].bytes).sum();
         let work = pointwise(Pointwise::Unary, DType::F32, bytes);
-        self.kernel(prim, scope, makes, reads, work);
+        self.kernel((prim, scope), makes, reads, work);
     }
 
     fn kernel(
         &mut self,
-        prim: Prim,
-        scope: Scope,
+        (prim, scope): (Prim, Scope),
         makes: Vec<usize>,
         reads: BTreeSet<usize>,
         work: Work,
@@ -183,7 +182,7 @@ impl Emitter<'_> {
         let Some(old) = old else { return new };
         let mut reads = self.gradients[old].sources();
         reads.extend(self.gradients[new].sources());
-        self.new(Gradient { whole: None, reads })
+        self.add(Gradient { whole: None, reads })
     }
 
     fn give_param(&mut self, id: ParamId, gradient: usize, node: &Node) {
@@ -218,7 +217,7 @@ impl Emitter<'_> {
                 let table = self.plan.buffer(4 * vocab * hidden, Category::Temporaries);
                 let reads = self.gradients[gradient].sources();
                 self.step(node.prim, node.scope, Vec::from([table]), reads);
-                let rows = self.new(Gradient { whole: Some(table), reads: BTreeSet::new() });
+                let rows = self.add(Gradient { whole: Some(table), reads: BTreeSet::new() });
                 self.give(index, 0, rows);
             }
             Backward::Add { inputs, .. } if inputs[0] == inputs[1] => {
@@ -249,7 +248,7 @@ impl Emitter<'_> {
         }
         for argument in 0..MAX_INPUTS {
             if self.tape.node(NodeId::new(index)).edges[argument].wanted() {
-                let gradient = self.new(Gradient { whole: None, reads: reads.clone() });
+                let gradient = self.add(Gradient { whole: None, reads: reads.clone() });
                 self.give(index, argument, gradient);
             }
         }
@@ -284,7 +283,7 @@ impl Emitter<'_> {
         for_weight.insert(incoming);
         if pads {
             let gradient = (incoming, gradient);
-            for_input.insert(self.padded(sizes, dtype, gradient, node, &mut for_weight));
+            for_input.insert(self.padded(sizes, gradient, node, &mut for_weight));
         } else {
             for_input.insert(incoming);
         }
@@ -306,12 +305,12 @@ impl Emitter<'_> {
             };
             let made = self.plan.buffer(bytes * dtype.bytes(), Category::Temporaries);
             self.own(index, argument, made);
-            self.kernel(node.prim, node.scope, Vec::from([made]), reads, work);
-            let made = self.new(Gradient { whole: Some(made), reads: BTreeSet::new() });
+            self.kernel((node.prim, node.scope), Vec::from([made]), reads, work);
+            let made = self.add(Gradient { whole: Some(made), reads: BTreeSet::new() });
             self.give(index, argument, made);
         }
         if sizes.bias && node.edges[2].wanted() {
-            let sum = self.new(Gradient { whole: None, reads: BTreeSet::from([incoming]) });
+            let sum = self.add(Gradient { whole: None, reads: BTreeSet::from([incoming]) });
             self.give(index, 2, sum);
         }
     }
@@ -327,11 +326,11 @@ impl Emitter<'_> {
     fn padded(
         &mut self,
         sizes: Product,
-        dtype: DType,
         (incoming, gradient): (usize, usize),
         node: &Node,
         for_weight: &mut BTreeSet<usize>,
     ) -> usize {
+        let dtype = node.dtype;
         let bytes = columns(sizes, dtype);
         let copy = self.plan.buffer(bytes, Category::Logits);
         let mut makes = Vec::from([copy]);
@@ -397,7 +396,7 @@ impl Emitter<'_> {
             step.attention = Some(AttentionBackward { attention, dtype: node.dtype });
         }
         for (argument, made) in given {
-            let made = self.new(Gradient { whole: Some(made), reads: BTreeSet::new() });
+            let made = self.add(Gradient { whole: Some(made), reads: BTreeSet::new() });
             self.give(index, argument, made);
         }
     }

@@ -173,22 +173,18 @@ impl Network {
         let mut path: Vec<usize> = Vec::new();
         let mut node = source;
         while node != sink {
-            let open = self.of[node].get(next[node]).copied();
-            match open {
-                Some(edge) => {
-                    let (to, left) = self.edges[edge];
-                    if 0 < left && levels[to] == levels[node] + 1 {
-                        path.push(edge);
-                        node = to;
-                    } else {
-                        next[node] += 1;
-                    }
-                }
-                None => {
-                    let Some(edge) = path.pop() else { return false };
-                    node = self.edges[edge ^ 1].0;
+            if let Some(&edge) = self.of[node].get(next[node]) {
+                let (to, left) = self.edges[edge];
+                if 0 < left && levels[to] == levels[node] + 1 {
+                    path.push(edge);
+                    node = to;
+                } else {
                     next[node] += 1;
                 }
+            } else {
+                let Some(edge) = path.pop() else { return false };
+                node = self.edges[edge ^ 1].0;
+                next[node] += 1;
             }
         }
         let flow = path.iter().map(|&edge| self.edges[edge].1).min().unwrap_or(0);
@@ -214,5 +210,23 @@ impl Network {
             }
         }
         reaching
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ways from source to sink; the cut is the cheapest edge of each, the later one at a tie.
+    #[test]
+    fn a_minimum_cut_lies_nearest_to_the_sink() {
+        let mut network = Network::new(6);
+        for (from, to, capacity) in
+            [(0, 1, UNLIMITED), (1, 2, 5), (2, 5, 5), (0, 3, 2), (3, 4, 7), (4, 5, UNLIMITED)]
+        {
+            network.connect(from, to, capacity);
+        }
+        network.saturate(0, 5);
+        assert_eq!(network.reaching(5), [false, false, false, true, true, true]);
     }
 }

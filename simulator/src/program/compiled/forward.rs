@@ -75,7 +75,7 @@ pub(super) fn forward(
         for input in constants.chain([index]) {
             if written(input) && result.buffers[input].is_none() {
                 let rule = rule.filter(|_| input == index);
-                emit(graph, input, rule, partition.kept[input], plan, &mut result);
+                emit(graph, (input, partition.kept[input]), rule, plan, &mut result);
             }
         }
     }
@@ -98,9 +98,8 @@ fn rules(graph: &Graph, tape: &Tape) -> Vec<Option<(Backward, DType)>> {
 
 fn emit(
     graph: &Graph,
-    index: usize,
+    (index, kept): (usize, bool),
     rule: Option<(Backward, DType)>,
-    kept: bool,
     plan: &mut Plan,
     written: &mut Written,
 ) {

@@ -57,8 +57,6 @@ pub(super) struct Value {
     pub(super) late: bool,
     pub(super) prim: Prim,
     pub(super) scope: Scope,
-    /// The parameter that it is.
-    pub(super) param: Option<ParamId>,
     pub(super) category: Category,
 }
 
@@ -99,7 +97,7 @@ impl Graph {
 
     fn add(&mut self, node: &Node, kind: Kind, bytes: u64, inputs: Vec<usize>) -> usize {
         let (prim, scope) = (node.prim, node.scope);
-        let (users, param) = (Vec::new(), None);
+        let users = Vec::new();
         let (required, whole, late) = (false, false, false);
         let category = Category::Temporaries;
         self.values.push(Value {
@@ -112,7 +110,6 @@ impl Graph {
             late,
             prim,
             scope,
-            param,
             category,
         });
         self.values.len() - 1
@@ -201,18 +198,17 @@ impl Graph {
         match edge {
             Edge::None => None,
             Edge::Node { id, .. } => Some(self.results[id.index()]),
-            Edge::Param { id, .. } => Some(match self.params.get(&id) {
-                Some(&value) => value,
-                None => {
-                    let param = tape.param(id);
-                    let bytes = param.elements() * param.dtype.bytes();
-                    let value = self.add(node, Kind::Given, bytes, Vec::new());
-                    self.values[value].param = Some(id);
-                    self.params.insert(id, value);
-                    self.by_storage.insert(param.storage, value);
-                    value
+            Edge::Param { id, .. } => {
+                if let Some(&value) = self.params.get(&id) {
+                    return Some(value);
                 }
-            }),
+                let param = tape.param(id);
+                let bytes = param.elements() * param.dtype.bytes();
+                let value = self.add(node, Kind::Given, bytes, Vec::new());
+                self.params.insert(id, value);
+                self.by_storage.insert(param.storage, value);
+                Some(value)
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) fn compile(scenario: &ValidScenario) -> Plan {
     let (mut process, _) = Process::construct(scenario);
     process.tape.trace();
     let n_before = process.tape.recorded().n_before;
-    let _ = process.forward(0);
+    let traced = process.forward(0);
     let autocast = super::autocast_dtype(scenario.document().precision);
     let graph = Graph::of(&process.tape, n_before, autocast);
     let partition = cut::partition(&graph);
@@ -39,6 +39,7 @@ pub(super) fn compile(scenario: &ValidScenario) -> Plan {
     let loss = loss_graph(scenario);
     let stays = backward::backward(&graph, &written, &process.tape, &mut plan, loss);
     plan.settle(&stays);
+    process.tape.release(traced);
     plan
 }
 
