@@ -192,7 +192,7 @@ fn shards() {
 /// Under `torch.compile`: groups of fused operations stand for inductor's kernels.
 #[test]
 fn compiled() {
-    let max = ["allocated_peak:median=2,worst=10", "reserved_peak:median=15,worst=40"];
+    let max = ["allocated_peak:median=1,worst=10", "reserved_peak:median=8,worst=20"];
     check_where(
         |capture| capture.case.contains_key("compile"),
         &["llama1b-bf16-compile", "small-compile"],
