@@ -279,6 +279,7 @@ fn judge(
         outside_band: scenario.outside_pool().band,
         workspace: history.largest_workspace(),
         process_cap: hardware.process_cap_bytes.map(Bytes::new),
+        compiled: scenario.document().stack.compile,
     };
     let peak = replays.reserved_peak;
     let trials = (footprint.pool_limit(peak, End::Tight) < peak.get()).then(|| {

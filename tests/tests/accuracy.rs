@@ -216,6 +216,18 @@ fn stages() {
     check_where(wanted, &["small-"], &max, &MIN);
 }
 
+/// Under `torch.compile`: groups of fused operations stand for inductor's kernels.
+#[test]
+fn compiled() {
+    let max = ["allocated_peak:median=1,worst=10", "reserved_peak:median=8,worst=20"];
+    check_where(
+        |capture| capture.case.contains_key("compile"),
+        &["llama1b-bf16-compile", "small-compile"],
+        &max,
+        &[],
+    );
+}
+
 /// One rank of several: `parallelize_module`. What construction leaves free lies at other addresses.
 #[test]
 fn columns_and_rows() {

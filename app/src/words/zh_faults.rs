@@ -73,6 +73,9 @@ pub(super) fn note(note: &Note) -> String {
         (Topic::PositionsExceeded, _) => "序列长度超出模型训练时的位置数。".into(),
         (Topic::NeverMeasured, _) => "该型号尚未实测，池外显存为估算值。".into(),
         (Topic::UnverifiedGpu, _) => "该 GPU 的部分规格未经出处核实。".into(),
+        (Topic::CompiledApproximation, _) => {
+            "编译后的程序以融合算子组近似，峰值误差在百分之几以内，时间未经比对。".into()
+        }
         (Topic::UnverifiedModel, _) => "该模型的部分字段未经出处核实。".into(),
         (Topic::ConvolutionWorkspaces, _) => {
             "cuDNN 卷积的工作区大小没有公开规则；这里用 H200 上实测的规则，误差带按最大的一个放宽。"

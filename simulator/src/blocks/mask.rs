@@ -66,6 +66,7 @@ pub(super) fn causal_of_padding(
     tape.enter(Block::Mask, "causal_mask");
     let padding = tape.helper(Shape::new([batch, tokens]), DType::Bool, Prim::Mask);
     let mask = match attention {
+        Attention::Sdpa if tape.traced() => Some(boolean_of_padding(tape, [batch, tokens])),
         Attention::Sdpa => {
             let sum = tape.helper(Shape::scalar(), DType::I64, Prim::Mask);
             tape.scratch(batch * tokens * 8, Prim::Mask);
@@ -118,9 +119,13 @@ pub(super) fn causal_of_embeddings(
     attention: Attention,
 ) -> Option<Tensor> {
     tape.enter(Block::Mask, "causal_mask");
-    (attention == Attention::Eager).then(|| {
-        let allowed = boolean(tape, sizes, false);
-        additive(tape, sizes, dtype, allowed)
+    if attention == Attention::Sdpa && !tape.traced() {
+        return None;
+    }
+    let allowed = boolean(tape, sizes, false);
+    Some(match attention {
+        Attention::Sdpa => allowed,
+        Attention::Eager => additive(tape, sizes, dtype, allowed),
     })
 }
 
@@ -153,7 +158,9 @@ fn mask(
     match attention {
         // `local_attention_size is not None and kv_length >= local_attention_size`.
         Attention::Sdpa => {
-            window.filter(|&window| window <= sizes[1]).map(|_| boolean(tape, sizes, true))
+            let window = window.filter(|&window| window <= sizes[1]);
+            let wanted = window.is_some() || tape.traced();
+            wanted.then(|| boolean(tape, sizes, window.is_some()))
         }
         Attention::Eager => {
             let allowed = boolean(tape, sizes, window.is_some());

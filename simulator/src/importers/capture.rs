@@ -17,8 +17,7 @@ use crate::wire::scenario::{
 use crate::wire::{Fault, Faults, ModelKind, Rule, Scenario};
 
 /// Fields that ask for what no scenario says yet, with the reason.
-const UNSUPPORTED: [(&str, &str); 6] = [
-    ("compile", "compiled programs are not simulated yet"),
+const UNSUPPORTED: [(&str, &str); 5] = [
     ("recompute", "Megatron's recomputation is not simulated yet"),
     ("num_micro_batches", "Megatron's schedules are not simulated yet"),
     ("stage", "pipeline stages are not simulated yet"),
@@ -114,6 +113,7 @@ fn stack(table: &mut Table<'_>, faults: &mut Faults) -> Option<Stack> {
     let liger = table.flag_or("liger", false, faults);
     let loss = |liger| if liger { Loss::FusedLinear } else { Loss::default() };
     let channels_last = table.flag_or("channels_last", false, faults);
+    let compile = table.flag_or("compile", false, faults);
     let alloc_conf = alloc_conf(table, faults);
     Some(Stack {
         framework: Framework::Transformers,
@@ -121,6 +121,7 @@ fn stack(table: &mut Table<'_>, faults: &mut Faults) -> Option<Stack> {
         alloc_conf: alloc_conf?,
         tf32: tf32?,
         channels_last: channels_last?,
+        compile: compile?,
         loss: loss(liger?),
     })
 }

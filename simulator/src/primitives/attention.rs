@@ -119,12 +119,15 @@ impl Tape {
         let [batch, heads, tokens, head_dim] = four(&query);
         let [_, kv_heads, kv_tokens, _] = four(&key);
         let value_dim = value.shape.last();
+        // A traced program gets the mask of a bidirectional model, one column seen as many.
+        let apart = self.traced() && mask.is_none() && !inputs.causal;
+        let kind = if apart { MaskKind::Apart } else { MaskKind::of(mask.as_ref()) };
         let kernel = choose_kernel(KernelQuestion {
             dtype: query.dtype,
             head_dim,
             value_dim,
             grouped: heads != kv_heads,
-            mask: MaskKind::of(mask.as_ref()),
+            mask: kind,
             device: self.device,
         });
         let out = if let Some(kernel) = kernel.filter(|_| groups) {

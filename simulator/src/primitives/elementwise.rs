@@ -223,7 +223,7 @@ impl Tape {
     #[expect(clippy::needless_pass_by_value, reason = "the handle moves into the result")]
     pub(super) fn with_node(&mut self, out: Tensor, node: Option<crate::tape::Node>) -> Tensor {
         let source = match node {
-            Some(node) => self.finish_node(node),
+            Some(node) => self.finish_node(crate::tape::Node { made: out.storage, ..node }),
             None => Source::None,
         };
         Tensor { source, ..out }

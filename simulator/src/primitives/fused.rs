@@ -86,7 +86,7 @@ impl Tape {
     /// Gradients of query, key and value, and of the bias where one is wanted: the memory-efficient
     /// kernel alone makes it, whole and with rows of a multiple of 16 elements
     /// (`_efficient_attention_backward` in `attention_backward.cu`).
-    pub(super) fn fused_gradients(
+    pub fn fused_gradients(
         &mut self,
         attention: &Attention,
         dtype: DType,

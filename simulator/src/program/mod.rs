@@ -1,6 +1,7 @@
 //! A training process: construction, first step, steady step, as records of the tape.
 
 mod adapter;
+mod compiled;
 mod layout;
 mod loss;
 mod optimizer;
@@ -47,12 +48,20 @@ pub struct Process<'a> {
     skips: u64,
     /// What the training loop holds through backward.
     returned: Vec<Tensor>,
+    /// What runs instead of the model, where it was compiled.
+    plan: Option<compiled::Plan>,
     origin: Vec<u32>,
 }
 
 impl<'a> Process<'a> {
     /// Builds the model and the data; returns what that allocated.
     pub fn build(scenario: &'a ValidScenario) -> (Self, Run) {
+        let (mut process, run) = Self::construct(scenario);
+        process.plan = scenario.document().stack.compile.then(|| compiled::compile(scenario));
+        (process, run)
+    }
+
+    fn construct(scenario: &'a ValidScenario) -> (Self, Run) {
         let document = scenario.document();
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
@@ -95,6 +104,7 @@ impl<'a> Process<'a> {
             late: None,
             skips: 0,
             returned: Vec::new(),
+            plan: None,
             origin,
         };
         let run = process.take_run();
@@ -109,6 +119,11 @@ impl<'a> Process<'a> {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         for micro_batch in 0..u32::try_from(self.scenario.workload.grad_accum).unwrap_or(u32::MAX) {
+            if let Some(plan) = self.plan.take() {
+                self.compiled_micro_batch(&plan, micro_batch);
+                self.plan = Some(plan);
+                continue;
+            }
             let loss = self.forward(micro_batch);
             self.backward(micro_batch, loss);
         }

@@ -9,6 +9,10 @@ use crate::wire::timeline::PhaseKind;
 /// of docs/accuracy.md: the allocator's part of the band.
 const RESERVED_BAND: f64 = 0.02;
 
+/// The same of a compiled program, whose kernels are approximated:
+/// the worst of thirteen captures, 17 %, rounded up.
+const COMPILED_BAND: f64 = 0.2;
+
 /// What stands on the card beside the allocator's pool, and where the limits are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
@@ -26,6 +30,8 @@ pub struct Footprint {
     pub workspace: Bytes,
     /// Most bytes the process may reserve, when it is capped.
     pub process_cap: Option<Bytes>,
+    /// Whether the program is compiled, and so known less exactly.
+    pub compiled: bool,
 }
 
 /// Which end of the band.
@@ -45,7 +51,7 @@ impl Footprint {
 
     /// The pool's part of the band.
     fn pool_band(&self, reserved: Bytes) -> Bytes {
-        reserved_band(reserved) + self.workspace
+        self.reserved_band(reserved) + self.workspace
     }
 
     /// Bytes that the pool may take at one end of the band: of the card, and of the process's cap, which
@@ -59,6 +65,17 @@ impl Footprint {
             .map(|cap| shifted(cap.signed_sub(Bytes::ZERO), self.pool_band(reserved), end));
         cap.map_or(card, |cap| card.min(cap))
     }
+
+    /// The allocator's part of the band.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a byte count is a small positive number"
+    )]
+    fn reserved_band(&self, reserved: Bytes) -> Bytes {
+        let share = if self.compiled { COMPILED_BAND } else { RESERVED_BAND };
+        Bytes::new((reserved.as_f64() * share) as u64)
+    }
 }
 
 fn shifted(bytes: i64, band: Bytes, end: End) -> u64 {
@@ -68,16 +85,6 @@ fn shifted(bytes: i64, band: Bytes, end: End) -> u64 {
         End::Loose => bytes.saturating_add(band),
     };
     limit.max(0).cast_unsigned()
-}
-
-/// The allocator's part of the band.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "two percent of a byte count is a small positive number"
-)]
-fn reserved_band(reserved: Bytes) -> Bytes {
-    Bytes::new((reserved.as_f64() * RESERVED_BAND) as u64)
 }
 
 /// The largest workspace that a convolution asks for.

@@ -28,6 +28,12 @@ pub(super) fn notes(
         let arguments = Vec::from([seq_len.to_string(), positions.to_string()]);
         add("workload.seq_len", Topic::PositionsExceeded, message, arguments);
     }
+    if scenario.stack.compile {
+        let message = "the compiled program is approximated by groups of fused operations; its peaks are within \
+                       some per cent of what was measured, and its times were not compared";
+        let topic = Topic::CompiledApproximation;
+        add("stack.compile", topic, message.to_owned(), Vec::new());
+    }
     if !gpu.measured {
         let message = format!(
             "no job on {} was ever measured; memory outside the pool: {}",

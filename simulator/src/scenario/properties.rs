@@ -134,7 +134,7 @@ prop_compose! {
             (choice(), choice(), choice(), any::<bool>(), any::<bool>(), "[a-z_:,]{0,12}"),
     ) -> Scenario {
         let workload = Workload { micro_batch, seq_len, target_len, grad_accum };
-        let stack = Stack { framework, attention, loss, tf32, channels_last, alloc_conf };
+        let stack = Stack { framework, attention, loss, tf32, channels_last, alloc_conf, ..Stack::default() };
         let version = 1;
         Scenario {
             version, name, model, hardware, parallel, workload, precision, optimizer, checkpointing, adapter,

@@ -306,6 +306,7 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
     let channels_last = table.flag_or("channels_last", defaults.channels_last, faults);
+    let compile = table.flag_or("compile", defaults.compile, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
     Stack {
@@ -314,6 +315,7 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
         loss: loss.unwrap_or(defaults.loss),
         tf32: tf32.unwrap_or(defaults.tf32),
         channels_last: channels_last.unwrap_or(defaults.channels_last),
+        compile: compile.unwrap_or(defaults.compile),
         alloc_conf: String::from(alloc_conf),
     }
 }

@@ -39,6 +39,7 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     check_ranges(scenario, &mut faults);
     check_optimizer(scenario, &mut faults);
     check_alloc_conf(scenario, &mut faults);
+    super::compile::check(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
     check_parallel(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
     check_framework(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
     if let Some(gpu) = gpu {

@@ -133,6 +133,7 @@ pub struct Tape {
     chained: Option<Vec<StorageId>>,
     /// What modules hold under names of their own from one forward to the next.
     attributes: Vec<StorageId>,
+    traced: bool,
 }
 
 impl Tape {
@@ -159,6 +160,7 @@ impl Tape {
             scratch_buffer: (StorageId::NONE, 0),
             chained: None,
             attributes: Vec::new(),
+            traced: false,
         }
     }
 
@@ -202,6 +204,17 @@ impl Tape {
     /// Starts a phase of the step.
     pub fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
         self.record.phase(kind, micro_batch);
+    }
+
+    /// Whether the program is traced for a compiler (`is_tracing` in transformers' `masking_utils.py`):
+    /// masks are then made even where they could be left out.
+    pub const fn traced(&self) -> bool {
+        self.traced
+    }
+
+    /// Says that the program is traced for a compiler.
+    pub const fn trace(&mut self) {
+        self.traced = true;
     }
 
     // ---- storages ----

@@ -186,6 +186,8 @@ pub struct Node {
     pub pending: u32,
     /// Whether it has run.
     pub done: bool,
+    /// The storage of its result; none where it has several.
+    pub made: StorageId,
 }
 
 impl Node {
@@ -205,6 +207,7 @@ impl Node {
             grads: [None, None, None],
             pending: 0,
             done: false,
+            made: StorageId::NONE,
         }
     }
 

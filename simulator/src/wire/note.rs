@@ -19,6 +19,8 @@ pub enum Topic {
     ConvolutionWorkspaces,
     /// No capture on a GPU stands behind the layout.
     UnverifiedLayout,
+    /// The compiled program is approximated.
+    CompiledApproximation,
 }
 
 /// A remark on a scenario that is simulated nevertheless.

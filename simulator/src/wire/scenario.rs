@@ -304,6 +304,9 @@ pub struct Stack {
     /// (`model.to(memory_format=torch.channels_last)`). Only torchvision's models.
     #[serde(default, skip_serializing_if = "is_false")]
     pub channels_last: bool,
+    /// Whether the model was compiled (`torch.compile(model)`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub compile: bool,
     /// `PYTORCH_CUDA_ALLOC_CONF`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub alloc_conf: String,
