@@ -80,6 +80,7 @@ pub(crate) fn applies(field: FieldName, scenario: &Scenario, shape: &Shape) -> b
         FieldName::Attention => !shape.convolutions,
         // Classes have a loss of their own.
         FieldName::Loss => !shape.images,
+        FieldName::Compile => !shape.convolutions || scenario.stack.compile,
         FieldName::ChannelsLast => shape.convolutions || scenario.stack.channels_last,
         _ => true,
     }

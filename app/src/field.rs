@@ -52,13 +52,14 @@ pub(crate) enum FieldName {
     Attention,
     Loss,
     ChannelsLast,
+    Compile,
     ExpandableSegments,
     AllocConf,
 }
 
 impl FieldName {
     /// All fields, in the form's order.
-    pub(crate) const ALL: [Self; 36] = [
+    pub(crate) const ALL: [Self; 37] = [
         Self::Model,
         Self::Gpu,
         Self::Count,
@@ -93,6 +94,7 @@ impl FieldName {
         Self::Attention,
         Self::Loss,
         Self::ChannelsLast,
+        Self::Compile,
         Self::ExpandableSegments,
         Self::AllocConf,
     ];
@@ -134,6 +136,7 @@ impl FieldName {
             Self::Attention => "stack.attention",
             Self::Loss => "stack.loss",
             Self::ChannelsLast => "stack.channels_last",
+            Self::Compile => "stack.compile",
             Self::ExpandableSegments => "stack.alloc_conf.expandable_segments",
             Self::AllocConf => "stack.alloc_conf",
         }
@@ -176,6 +179,7 @@ impl FieldName {
             Self::Attention => "f-attention",
             Self::Loss => "f-loss",
             Self::ChannelsLast => "f-channels-last",
+            Self::Compile => "f-compile",
             Self::ExpandableSegments => "f-expandable-segments",
             Self::AllocConf => "f-alloc-conf",
         }
@@ -217,6 +221,7 @@ impl FieldName {
             Self::Checkpointing => "gradient_checkpointing recompute activation",
             Self::Attention => "flash sdpa eager attn_implementation",
             Self::ChannelsLast => "memory_format nhwc",
+            Self::Compile => "torch.compile inductor",
             Self::Loss => "cross entropy liger logits fused",
             Self::ExpandableSegments => "fragmentation allocator",
             Self::AllocConf => {

@@ -287,6 +287,9 @@ describe("page", () => {
     await changed(page, () => page.selectOption("#f-model", "llama-3.2-1b"));
     assert.equal(await page.locator("#f-target-len, #f-channels-last").count(), 0);
     assert.equal(await page.isVisible("#f-attention"), true);
+    await changed(page, () => page.check("#f-compile"));
+    assert.match(await page.locator(".verdict").innerText(), /compiled/);
+    await changed(page, () => page.uncheck("#f-compile"));
     assert.equal(await faultsSeen(), 0);
     assertNoFaults(page);
     await page.context().close();

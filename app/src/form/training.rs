@@ -230,6 +230,12 @@ const CHANNELS_LAST: Access<bool> = Access {
     set: |scenario: &mut Scenario, on| scenario.stack.channels_last = on,
 };
 
+const COMPILE: Access<bool> = Access {
+    field: FieldName::Compile,
+    get: |scenario| scenario.stack.compile,
+    set: |scenario: &mut Scenario, on| scenario.stack.compile = on,
+};
+
 const EXPANDABLE: Access<bool> = Access {
     field: FieldName::ExpandableSegments,
     get: |scenario| {
@@ -254,10 +260,12 @@ pub(super) fn StackFields() -> impl IntoView {
     let attention =
         || view! { <SegmentField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
     let loss = || view! { <SelectField access=LOSS names=&LOSS_NAMES /> }.into_any();
+    let compile = || view! { <SwitchField access=COMPILE /> }.into_any();
     let channels_last = || view! { <SwitchField access=CHANNELS_LAST /> }.into_any();
     view! {
         {folded(FieldName::Attention, attention)}
         {folded(FieldName::Loss, loss)}
+        {folded(FieldName::Compile, compile)}
         {folded(FieldName::ChannelsLast, channels_last)}
         <SwitchField access=EXPANDABLE />
         <More><NumberField

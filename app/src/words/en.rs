@@ -418,6 +418,10 @@ fn field(name: FieldName) -> FieldWords {
             "Channels last",
             "model.to(memory_format=torch.channels_last): a pixel's channels lie side by side.",
         ),
+        FieldName::Compile => (
+            "Compiled",
+            "torch.compile(model): fused kernels; what forward keeps is a minimum cut.",
+        ),
         FieldName::ExpandableSegments => {
             ("Expandable segments", "expandable_segments:True; less fragmentation.")
         }

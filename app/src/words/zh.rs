@@ -377,6 +377,9 @@ fn field(name: FieldName) -> FieldWords {
             "通道在后",
             "model.to(memory_format=torch.channels_last)：同一像素的各通道在内存中相邻。",
         ),
+        FieldName::Compile => {
+            ("编译", "torch.compile(model)：算子融合，前向保留的张量由最小割决定。")
+        }
         FieldName::ExpandableSegments => ("可扩展段", "expandable_segments:True，可减少碎片。"),
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "与传给进程的值相同。"),
     };

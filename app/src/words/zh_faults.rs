@@ -32,6 +32,9 @@ pub(super) fn fault(fault: &Fault) -> String {
 /// What is said of one field alone.
 fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
     let text = match (fault.rule, fault.path.as_str()) {
+        _ if fault.mends.iter().any(|mend| mend.path == "stack.compile") => {
+            "编译后的程序暂不支持这一选项。"
+        }
         (Rule::Missing, "parallel.data") => "模型有多个副本，请选择它们如何共享梯度。",
         (Rule::Missing, "adapter.targets") => "请至少选择一个模块。",
         (Rule::Conflict, "parallel.data") => "只有一个副本，没有可分片的内容。",

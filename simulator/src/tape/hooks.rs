@@ -97,6 +97,17 @@ pub enum Split {
     Whole,
 }
 
+/// What hooks are called for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watched {
+    /// Layers that are entered and left in a forward.
+    layers: bool,
+    /// Modules that take parameters.
+    weights: bool,
+    /// Whether a parameter was taken since the last module was entered.
+    taken: bool,
+}
+
 /// How new parameters are dealt out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharding {
@@ -124,46 +135,46 @@ impl Tape {
 
     /// Says whether layers entered and left from now on are those of the model's forward.
     pub const fn watch_layers(&mut self, watched: bool) {
-        self.watches_layers = watched;
+        self.watched.layers = watched;
     }
 
     /// Calls the hooks of weights for the rest of the process.
     pub const fn watch_weights(&mut self) {
-        self.watches_weights = true;
+        self.watched.weights = true;
     }
 
     /// Whether modules gather their weights before they run (`DeepSpeed`'s stage 3).
     pub const fn gathers_weights(&self) -> bool {
-        self.watches_weights
+        self.watched.weights
     }
 
     /// The hook when a module is entered, in any forward.
     pub(super) fn hook_entered(&mut self) {
-        if self.watches_weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
+        if self.watched.weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
             let mut taken = false;
             self.hook(|hooks, tape| taken = hooks.entered(tape));
-            self.weight_taken |= taken;
+            self.watched.taken |= taken;
         }
     }
 
     /// The hook before a parameter is taken, in any forward.
     pub(super) fn hook_weight(&mut self, param: ParamId) {
-        if self.watches_weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
-            self.weight_taken = true;
+        if self.watched.weights && !matches!(self.saving, Saving::Off | Saving::Stopped) {
+            self.watched.taken = true;
             self.hook(|hooks, tape| hooks.before_weight(tape, param));
         }
     }
 
     /// The hook after the module whose parameters were taken last.
     pub(super) fn hook_weight_left(&mut self) {
-        if core::mem::take(&mut self.weight_taken) {
+        if core::mem::take(&mut self.watched.taken) {
             self.hook(|hooks, tape| hooks.after_weight(tape));
         }
     }
 
     /// The hooks of a layer that is entered or left, in a forward that is not a recomputation.
     pub(super) fn hook_layer(&mut self, layer: u32, entered: bool) {
-        if !self.watches_layers || !matches!(self.saving, Saving::Direct | Saving::Deferred(_)) {
+        if !self.watched.layers || !matches!(self.saving, Saving::Direct | Saving::Deferred(_)) {
             return;
         }
         if entered {

@@ -18,6 +18,7 @@ mod parameters;
 mod record;
 mod rule;
 
+use hooks::Watched;
 pub use hooks::{Hooks, Shard, Sharding, Split};
 pub use label::{Block, Prim, Scope};
 pub use node::{
@@ -122,10 +123,7 @@ pub struct Tape {
     /// Workspaces of each library, of the forward thread and of autograd's thread.
     workspaces: [[StorageId; 2]; Library::ALL.len()],
     hooks: Option<Box<dyn Hooks>>,
-    watches_layers: bool,
-    watches_weights: bool,
-    /// Whether a parameter was taken since the last module was entered.
-    weight_taken: bool,
+    watched: Watched,
     sharding: Option<Sharding>,
     /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
     scratch_buffer: (StorageId, u64),
@@ -153,9 +151,7 @@ impl Tape {
             issue: Issue::Python,
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
             hooks: None,
-            watches_layers: false,
-            watches_weights: false,
-            weight_taken: false,
+            watched: Watched::default(),
             sharding: None,
             scratch_buffer: (StorageId::NONE, 0),
             chained: None,
