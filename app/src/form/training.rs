@@ -209,9 +209,15 @@ const ATTENTION: Access<usize> = Access {
     set: |scenario: &mut Scenario, index| scenario.stack.attention = ATTENTIONS[index],
 };
 
-const ATTENTIONS: [Attention; 2] = [Attention::Sdpa, Attention::Eager];
+const ATTENTIONS: [Attention; 4] =
+    [Attention::Sdpa, Attention::Eager, Attention::FlashAttention2, Attention::FlashAttention3];
 
-const ATTENTION_NAMES: [Name; 2] = [|choices| choices.sdpa, |choices| choices.eager];
+const ATTENTION_NAMES: [Name; 4] = [
+    |choices| choices.sdpa,
+    |choices| choices.eager,
+    |_| "FlashAttention 2",
+    |_| "FlashAttention 3",
+];
 
 const LOSS: Access<usize> = Access {
     field: FieldName::Loss,
@@ -257,8 +263,7 @@ const ALLOC_CONF: Access<String> = Access {
 /// How attention and loss are written, and the allocator's settings.
 #[component]
 pub(super) fn StackFields() -> impl IntoView {
-    let attention =
-        || view! { <SegmentField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
+    let attention = || view! { <SelectField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
     let loss = || view! { <SelectField access=LOSS names=&LOSS_NAMES /> }.into_any();
     let compile = || view! { <SwitchField access=COMPILE /> }.into_any();
     let channels_last = || view! { <SwitchField access=CHANNELS_LAST /> }.into_any();

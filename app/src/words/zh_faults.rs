@@ -44,6 +44,9 @@ fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
         (Rule::Conflict, "workload.target_len") => "该模型的标签与输入等长。",
         (Rule::Conflict, "optimizer.centered") => "只有 RMSprop 可以中心化。",
         (Rule::Conflict, "optimizer.momentum") => "只有 SGD 和 RMSprop 可以选择动量。",
+        (Rule::Conflict, "precision") if fault.message.starts_with("flash-attn") => {
+            "FlashAttention 只支持 fp16 和 bf16。"
+        }
         (Rule::Conflict, "optimizer.clip_grad_norm" | "precision") => {
             "张量并行时部分梯度是分布式张量，部分不是，PyTorch 无法一并处理。"
         }
@@ -53,6 +56,8 @@ fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
             }
             _ => "暂不支持张量并行与数据并行同时使用。",
         },
+        (Rule::Conflict, "stack.attention") => "该 GPU 的计算能力不支持这一内核。",
+        (Rule::Unsupported, "stack.attention") => "暂不支持该模型使用 FlashAttention。",
         (Rule::Unsupported, "parallel.fsdp.reduce_dtype") => "暂不支持用 bf16 归约 fp32 梯度。",
         (Rule::Unsupported, "adapter") => "暂不支持分片模型的适配器。",
         (Rule::Unsupported, "adapter.targets") => "暂不支持该模型的适配器。",
@@ -84,6 +89,6 @@ pub(super) fn note(note: &Note) -> String {
             "cuDNN 卷积的工作区大小没有公开规则；这里用 H200 上实测的规则，误差带按最大的一个放宽。"
                 .into()
         }
-        (Topic::UnverifiedLayout, _) => "该并行方式按源码实现，尚无 GPU 实测数据。".into(),
+        (Topic::FromSource, _) => "该选项按源码实现，尚无 GPU 实测数据。".into(),
     }
 }

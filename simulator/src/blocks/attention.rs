@@ -1,7 +1,7 @@
 //! The two attention functions of transformers: `sdpa_attention_forward` and `eager_attention_forward`.
 
 use crate::primitives::SdpaInputs;
-use crate::tape::{Tape, Tensor};
+use crate::tape::{AttentionLibrary, Tape, Tensor};
 use crate::tensor::DType;
 use crate::wire::scenario::Attention;
 
@@ -47,6 +47,7 @@ pub(super) fn attend(
     let groups = match attention {
         // With a mask the heads of a group are repeated first (`use_gqa_in_sdpa`).
         Attention::Sdpa if inputs.mask.is_none() => 1,
+        Attention::FlashAttention2 | Attention::FlashAttention3 => 1,
         _ => inputs.groups,
     };
     let key = tape.repeat_kv(inputs.key, groups);
@@ -58,6 +59,8 @@ pub(super) fn attend(
             let (output, weights) = eager(tape, repeated);
             (output, Some(weights))
         }
+        Attention::FlashAttention2 => (flash(tape, repeated, AttentionLibrary::Flash2), None),
+        Attention::FlashAttention3 => (flash(tape, repeated, AttentionLibrary::Flash3), None),
     };
     let tokens_first = tape.transpose(&output);
     tape.release(output);
@@ -73,6 +76,13 @@ fn sdpa(tape: &mut Tape, inputs: Inputs<'_>) -> Tensor {
     let Inputs { query, key, value, mask, dropout, .. } = inputs;
     let causal = inputs.causal && mask.is_none();
     tape.sdpa(SdpaInputs { query, key, value, mask, causal, dropout })
+}
+
+/// `flash_attention_forward`. Windows and bounds of the scores are arguments of the kernel.
+fn flash(tape: &mut Tape, inputs: Inputs<'_>, library: AttentionLibrary) -> Tensor {
+    let Inputs { query, key, value, causal, dropout, .. } = inputs;
+    let inputs = SdpaInputs { query, key, value, mask: None, causal, dropout };
+    tape.flash_attention(inputs, library)
 }
 
 fn eager(tape: &mut Tape, inputs: Inputs<'_>) -> (Tensor, Tensor) {

@@ -75,6 +75,11 @@ pub(super) fn causal_of_padding(
             tape.release(all);
             None
         }
+        Attention::FlashAttention2 | Attention::FlashAttention3 => {
+            let all = tape.helper(Shape::scalar(), DType::Bool, Prim::Mask);
+            tape.release(all);
+            None
+        }
         Attention::Eager => {
             let allowed = boolean_of_padding(tape, [batch, tokens]);
             Some(additive(tape, [batch, tokens], dtype, allowed))
@@ -119,13 +124,13 @@ pub(super) fn causal_of_embeddings(
     attention: Attention,
 ) -> Option<Tensor> {
     tape.enter(Block::Mask, "causal_mask");
-    if attention == Attention::Sdpa && !tape.traced() {
+    if attention != Attention::Eager && !tape.traced() {
         return None;
     }
     let allowed = boolean(tape, sizes, false);
     Some(match attention {
-        Attention::Sdpa => allowed,
         Attention::Eager => additive(tape, sizes, dtype, allowed),
+        _ => allowed,
     })
 }
 
@@ -140,8 +145,8 @@ pub(super) fn causal_always(
     tape.enter(Block::Mask, "causal_mask");
     let allowed = boolean(tape, sizes, false);
     match attention {
-        Attention::Sdpa => allowed,
         Attention::Eager => additive(tape, sizes, dtype, allowed),
+        _ => allowed,
     }
 }
 
@@ -162,6 +167,8 @@ fn mask(
             let wanted = window.is_some() || tape.traced();
             wanted.then(|| boolean(tape, sizes, window.is_some()))
         }
+        // `flash_attention_mask`: windows are the kernel's.
+        Attention::FlashAttention2 | Attention::FlashAttention3 => None,
         Attention::Eager => {
             let allowed = boolean(tape, sizes, window.is_some());
             Some(additive(tape, sizes, dtype, allowed))

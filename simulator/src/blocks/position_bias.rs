@@ -101,11 +101,11 @@ pub(super) fn attend_biased(
     inputs: Biased<'_>,
 ) -> (Tensor, Option<Tensor>) {
     match attention {
-        Attention::Sdpa => (sdpa(tape, inputs), None),
         Attention::Eager => {
             let (output, weights) = eager(tape, inputs);
             (output, Some(weights))
         }
+        _ => (sdpa(tape, inputs), None),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `scaled_dot_product_attention`: which kernel PyTorch chooses, and the composite it falls back to.
 
 use crate::clock::AttentionKernel;
-use crate::tape::{Attention, Backward, Device, Prim, Source, Tape, Tensor};
+use crate::tape::{Attention, AttentionLibrary, Backward, Device, Prim, Source, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
 use super::fused::attention_work;
@@ -134,6 +134,7 @@ impl Tape {
             let causal = inputs.causal;
             let attention = Attention {
                 kernel,
+                library: AttentionLibrary::PyTorch,
                 batch,
                 heads,
                 kv_heads,

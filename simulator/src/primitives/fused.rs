@@ -4,7 +4,7 @@
 //! kernel for head dimensions 44 to 320; the sources named at each rule give the same numbers.
 
 use crate::clock::{AttentionKernel, Issue, Work, WorkClass, attention_flops};
-use crate::tape::{Attention, Device, Prim, Tape, Tensor};
+use crate::tape::{Attention, AttentionLibrary, Device, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
 use super::backward::Gradients;
@@ -40,7 +40,7 @@ impl Tape {
         dropout: f64,
         records: bool,
     ) -> Results {
-        let &Attention { kernel, batch, heads, tokens, head_dim, .. } = attention;
+        let &Attention { kernel, batch, heads, tokens, .. } = attention;
         let lse_shape = Shape::new([batch, heads, tokens]);
         let result = query.shape.with_last(attention.value_dim);
         let scalar = |tape: &mut Self| tape.empty(Shape::scalar(), DType::I64, Prim::Sdpa);
@@ -56,12 +56,7 @@ impl Tape {
             AttentionKernel::Flash => {
                 let out = self.empty(result, query.dtype, Prim::Sdpa);
                 let lse = self.empty(lse_shape, DType::F32, Prim::Sdpa);
-                let splits = if dropout <= 0.0 { flash_splits(attention, self.device) } else { 1 };
-                let rows = batch * heads * tokens;
-                let partial = (1 < splits).then(|| {
-                    [rows * 4, rows * head_dim.div_ceil(32) * 32 * 4]
-                        .map(|bytes| self.allocate(splits * bytes, Prim::Sdpa))
-                });
+                let partial = self.partial_results(attention, dropout);
                 // The random state is two 64-bit words; its unused partner has one.
                 let seed = self.empty(Shape::new([2]), DType::I64, Prim::Sdpa);
                 let offset = scalar(self);
@@ -81,6 +76,21 @@ impl Tape {
                 Results { lse, out, offset: None, seed: None }
             }
         }
+    }
+
+    /// Log-sum-exp and result of each part of the keys, where `FlashAttention` splits them.
+    pub(super) fn partial_results(
+        &mut self,
+        attention: &Attention,
+        dropout: f64,
+    ) -> Option<[StorageId; 2]> {
+        let &Attention { batch, heads, tokens, head_dim, .. } = attention;
+        let splits = if dropout <= 0.0 { flash_splits(attention, self.device) } else { 1 };
+        let rows = batch * heads * tokens;
+        (1 < splits).then(|| {
+            [rows * 4, rows * flash_dim(head_dim) * 4]
+                .map(|bytes| self.allocate(splits * bytes, Prim::Sdpa))
+        })
     }
 
     /// Gradients of query, key and value, and of the bias where one is wanted: the memory-efficient
@@ -108,10 +118,11 @@ impl Tape {
             let rows = self.empty(row, dtype, Prim::Sdpa);
             Tensor { shape: Shape::new([batch, heads, tokens, kv_tokens]), ..rows }
         });
-        match kernel {
-            AttentionKernel::Cudnn => self.cudnn_scratch(attention, dtype),
-            AttentionKernel::Flash => self.flash_scratch(attention, dtype),
-            AttentionKernel::Efficient => self.efficient_scratch(attention, dtype),
+        match (attention.library, kernel) {
+            (AttentionLibrary::Flash3, _) => self.flash3_scratch(attention),
+            (_, AttentionKernel::Cudnn) => self.cudnn_scratch(attention, dtype),
+            (_, AttentionKernel::Flash) => self.flash_scratch(attention, dtype),
+            (_, AttentionKernel::Efficient) => self.efficient_scratch(attention, dtype),
         }
         self.run(Prim::Sdpa, attention_work(attention, dtype, true));
         let [query, key, value] = grads.map(Some);
@@ -159,7 +170,7 @@ impl Tape {
     /// tokens are rounded up to 128 and head dimensions to 32.
     fn flash_scratch(&mut self, attention: &Attention, dtype: DType) {
         let &Attention { batch, heads, kv_heads, tokens, kv_tokens, head_dim, .. } = attention;
-        let (rounded, dim) = (tokens.div_ceil(128) * 128, head_dim.div_ceil(32) * 32);
+        let (rounded, dim) = (tokens.div_ceil(128) * 128, flash_dim(head_dim));
         let sums = self.allocate(batch * heads * rounded * 4, Prim::Sdpa);
         let accumulator = self.allocate(batch * heads * rounded * dim * 4, Prim::Sdpa);
         if kv_heads != heads {
@@ -172,6 +183,11 @@ impl Tape {
         self.release_storage(accumulator);
         self.release_storage(sums);
     }
+}
+
+/// `head_size_rounded`.
+const fn flash_dim(head_dim: u64) -> u64 {
+    if head_dim <= 192 { head_dim.next_multiple_of(32) } else { 256 }
 }
 
 /// Bytes of the memory-efficient backward's workspace for one sequence and head.
@@ -277,6 +293,7 @@ mod tests {
             let kernel = AttentionKernel::Flash;
             let attention = Attention {
                 kernel,
+                library: AttentionLibrary::PyTorch,
                 batch,
                 heads,
                 kv_heads: heads,

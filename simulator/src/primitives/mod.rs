@@ -17,6 +17,7 @@ mod cub;
 mod cudnn;
 mod elementwise;
 mod embedding;
+mod flash;
 mod fused;
 mod gradients;
 mod grouped;

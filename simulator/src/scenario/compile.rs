@@ -2,7 +2,7 @@
 
 use super::families::Architecture;
 use crate::wire::parallel::Parallel;
-use crate::wire::scenario::{Checkpointing, Framework, Loss};
+use crate::wire::scenario::{Attention, Checkpointing, Framework, Loss};
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Adds a fault for each field that is not simulated together with `stack.compile`.
@@ -28,6 +28,9 @@ pub(super) fn check(scenario: &Scenario, architecture: Option<&Architecture>, fa
     refuse(mixes, "stack.compile", "a mixture of experts");
     let convolves = matches!(architecture, Some(Architecture::Vision(_)));
     refuse(convolves, "stack.compile", "a model of torchvision");
+    let attention = scenario.stack.attention;
+    let flash = !matches!(attention, Attention::Sdpa | Attention::Eager);
+    refuse(flash, "stack.attention", "flash-attn");
     let framework = scenario.stack.framework;
     refuse(framework != Framework::Transformers, "stack.framework", "Megatron-core");
 }

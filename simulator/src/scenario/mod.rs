@@ -1,5 +1,6 @@
 //! The question, read and checked once: only a [`ValidScenario`] goes on to the simulation.
 
+mod attention;
 mod compile;
 pub(crate) mod config;
 mod document;

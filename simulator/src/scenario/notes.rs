@@ -5,6 +5,7 @@ use super::validate::ResolvedModel;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
 use crate::wire::parallel::DataParallel;
+use crate::wire::scenario::Attention;
 use crate::wire::{GpuProfile, Scenario};
 
 pub(super) fn notes(
@@ -57,12 +58,27 @@ pub(super) fn notes(
                        largest";
         add("model", Topic::ConvolutionWorkspaces, message.to_owned(), Vec::new());
     }
-    let parallel = &scenario.parallel;
-    if parallel.data == Some(DataParallel::Zero3) && parallel.zero.offload_param {
-        let message = "`offload_param` is written after deepspeed 0.19.8's source; no capture of it \
-                       on a GPU was made yet";
-        let path = "parallel.zero.offload_param";
-        add(path, Topic::UnverifiedLayout, message.to_owned(), Vec::new());
+    for (path, source) in from_source(scenario) {
+        let message = format!(
+            "this is written after the source of {source}; no capture of it on a GPU was made yet"
+        );
+        add(path, Topic::FromSource, message, Vec::from([source.to_owned()]));
     }
     notes
+}
+
+/// Fields that ask for what no capture stands behind, and whose source it is written after.
+fn from_source(scenario: &Scenario) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let parallel = &scenario.parallel;
+    let offloads = parallel.data == Some(DataParallel::Zero3) && parallel.zero.offload_param;
+    let flash = match scenario.stack.attention {
+        Attention::Sdpa | Attention::Eager => None,
+        Attention::FlashAttention2 => Some("flash-attn 2.8"),
+        Attention::FlashAttention3 => Some("flash-attn 3"),
+    };
+    let all = [
+        ("parallel.zero.offload_param", offloads.then_some("deepspeed 0.19.8")),
+        ("stack.attention", flash),
+    ];
+    all.into_iter().filter_map(|(path, source)| Some((path, source?)))
 }

@@ -39,9 +39,11 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     check_ranges(scenario, &mut faults);
     check_optimizer(scenario, &mut faults);
     check_alloc_conf(scenario, &mut faults);
-    super::compile::check(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
-    check_parallel(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
-    check_framework(scenario, model.as_ref().map(|model| &model.architecture), &mut faults);
+    let architecture = model.as_ref().map(|model| &model.architecture);
+    super::attention::check(scenario, architecture, gpu, &mut faults);
+    super::compile::check(scenario, architecture, &mut faults);
+    check_parallel(scenario, architecture, &mut faults);
+    check_framework(scenario, architecture, &mut faults);
     if let Some(gpu) = gpu {
         check_memory(&scenario.hardware, gpu, &mut faults);
     }
@@ -300,7 +302,7 @@ fn check_positions(family: &dyn Family, workload: &Workload, faults: &mut Faults
 fn is_fused(family: &dyn Family, scenario: &Scenario, gpu: Option<&GpuProfile>) -> bool {
     let capability = gpu.and_then(|gpu| gpu.compute_capability.as_deref());
     let major = capability.and_then(|text| text.split('.').next()?.parse::<u32>().ok());
-    scenario.stack.attention == Attention::Sdpa
+    scenario.stack.attention != Attention::Eager
         && scenario.precision != Precision::Fp32
         && family.flash_head_dim()
         && major.is_some_and(|major| 8 <= major)

@@ -98,7 +98,12 @@ impl Word for ReduceDtype {
 }
 
 impl Word for Attention {
-    const WORDS: &'static [(&'static str, Self)] = &[("sdpa", Self::Sdpa), ("eager", Self::Eager)];
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("sdpa", Self::Sdpa),
+        ("eager", Self::Eager),
+        ("flash_attention_2", Self::FlashAttention2),
+        ("flash_attention_3", Self::FlashAttention3),
+    ];
 }
 
 impl Word for Framework {

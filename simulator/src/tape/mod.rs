@@ -27,7 +27,7 @@ pub use node::{
 };
 pub use parallel::{BiasDropoutAdd, Megatron, ParallelProduct, Part};
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
-pub use rule::{Attention, Backward, Batched, Conv2d, Grouped, Patches, Product};
+pub use rule::{Attention, AttentionLibrary, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
 use crate::clock::{Issue, Work};
 use crate::tensor::{DType, Layout, Shape};

@@ -329,11 +329,24 @@ impl Patches {
     }
 }
 
+/// Whose kernel a fused attention is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttentionLibrary {
+    /// One of those that PyTorch chooses from.
+    PyTorch,
+    /// `flash-attn` 2.
+    Flash2,
+    /// `flash-attn` 3.
+    Flash3,
+}
+
 /// Shape of a fused attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attention {
     /// Which kernel.
     pub kernel: AttentionKernel,
+    /// Whose.
+    pub library: AttentionLibrary,
     /// Sequences.
     pub batch: u64,
     /// Query heads.

@@ -17,8 +17,8 @@ pub enum Topic {
     UnverifiedModel,
     /// Convolutions ask for workspaces by heuristics that are not published.
     ConvolutionWorkspaces,
-    /// No capture on a GPU stands behind the layout.
-    UnverifiedLayout,
+    /// No capture on a GPU stands behind what the field asks for.
+    FromSource,
     /// The compiled program is approximated.
     CompiledApproximation,
 }

@@ -334,6 +334,12 @@ pub enum Attention {
     Sdpa,
     /// Matrix products and a softmax.
     Eager,
+    /// `flash_attn_func` of flash-attn 2.
+    #[serde(rename = "flash_attention_2")]
+    FlashAttention2,
+    /// The same of flash-attn 3, for Hopper.
+    #[serde(rename = "flash_attention_3")]
+    FlashAttention3,
 }
 
 /// How the causal-LM loss is computed.

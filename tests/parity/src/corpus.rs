@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::Word;
 use simulator::wire::ModelKind;
-use simulator::wire::scenario::{Attention, Loss, OptimizerName, Precision};
+use simulator::wire::scenario::{Loss, OptimizerName, Precision};
 
 /// How many scenarios there are.
 pub const N_SCENARIOS: u32 = 200;
@@ -53,7 +53,7 @@ pub fn scenario(index: u32, catalog: &Catalog) -> Value {
         "optimizer": optimizer,
         "checkpointing": if is_convolutional { "none" } else { dice.of(&["none", "full"]) },
         "stack": {
-            "attention": dice.word::<Attention>(),
+            "attention": dice.of(&["sdpa", "eager"]),
             "loss": dice.word::<Loss>(),
             "alloc_conf": dice.of(&[
                 "",
