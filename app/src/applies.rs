@@ -81,6 +81,7 @@ pub(crate) fn applies(field: FieldName, scenario: &Scenario, shape: &Shape) -> b
         // Classes have a loss of their own.
         FieldName::Loss => !shape.images,
         FieldName::Compile => !shape.convolutions || scenario.stack.compile,
+        FieldName::ActivationOffload => !shape.convolutions || scenario.stack.activation_offload,
         FieldName::ChannelsLast => shape.convolutions || scenario.stack.channels_last,
         _ => true,
     }

@@ -48,18 +48,20 @@ pub(crate) enum FieldName {
     Centered,
     ClipGradNorm,
     SetToNone,
+    InBackward,
     Checkpointing,
     Attention,
     Loss,
     ChannelsLast,
     Compile,
+    ActivationOffload,
     ExpandableSegments,
     AllocConf,
 }
 
 impl FieldName {
     /// All fields, in the form's order.
-    pub(crate) const ALL: [Self; 37] = [
+    pub(crate) const ALL: [Self; 39] = [
         Self::Model,
         Self::Gpu,
         Self::Count,
@@ -90,11 +92,13 @@ impl FieldName {
         Self::Centered,
         Self::ClipGradNorm,
         Self::SetToNone,
+        Self::InBackward,
         Self::Checkpointing,
         Self::Attention,
         Self::Loss,
         Self::ChannelsLast,
         Self::Compile,
+        Self::ActivationOffload,
         Self::ExpandableSegments,
         Self::AllocConf,
     ];
@@ -132,11 +136,13 @@ impl FieldName {
             Self::Centered => "optimizer.centered",
             Self::ClipGradNorm => "optimizer.clip_grad_norm",
             Self::SetToNone => "optimizer.set_to_none",
+            Self::InBackward => "optimizer.in_backward",
             Self::Checkpointing => "checkpointing",
             Self::Attention => "stack.attention",
             Self::Loss => "stack.loss",
             Self::ChannelsLast => "stack.channels_last",
             Self::Compile => "stack.compile",
+            Self::ActivationOffload => "stack.activation_offload",
             Self::ExpandableSegments => "stack.alloc_conf.expandable_segments",
             Self::AllocConf => "stack.alloc_conf",
         }
@@ -175,11 +181,13 @@ impl FieldName {
             Self::Centered => "f-centered",
             Self::ClipGradNorm => "f-clip-grad-norm",
             Self::SetToNone => "f-set-to-none",
+            Self::InBackward => "f-in-backward",
             Self::Checkpointing => "f-checkpointing",
             Self::Attention => "f-attention",
             Self::Loss => "f-loss",
             Self::ChannelsLast => "f-channels-last",
             Self::Compile => "f-compile",
+            Self::ActivationOffload => "f-activation-offload",
             Self::ExpandableSegments => "f-expandable-segments",
             Self::AllocConf => "f-alloc-conf",
         }
@@ -218,10 +226,12 @@ impl FieldName {
             Self::Centered => "rmsprop",
             Self::ClipGradNorm => "max_grad_norm clip_grad_norm_",
             Self::SetToNone => "zero_grad",
+            Self::InBackward => "register_post_accumulate_grad_hook fused",
             Self::Checkpointing => "gradient_checkpointing recompute activation",
             Self::Attention => "flash sdpa eager attn_implementation",
             Self::ChannelsLast => "memory_format nhwc",
             Self::Compile => "torch.compile inductor",
+            Self::ActivationOffload => "save_on_cpu host memory",
             Self::Loss => "cross entropy liger logits fused",
             Self::ExpandableSegments => "fragmentation allocator",
             Self::AllocConf => {

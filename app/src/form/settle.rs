@@ -37,6 +37,7 @@ pub(super) fn set_model(scenario: &mut Scenario, model: Model) {
     if shape.convolutions {
         scenario.checkpointing = Checkpointing::None;
         scenario.stack.compile = false;
+        scenario.stack.activation_offload = false;
     } else {
         scenario.stack.channels_last = false;
     }

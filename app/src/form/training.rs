@@ -167,6 +167,12 @@ const SET_TO_NONE: Access<bool> = Access {
     set: |scenario: &mut Scenario, on| scenario.optimizer.set_to_none = on,
 };
 
+const IN_BACKWARD: Access<bool> = Access {
+    field: FieldName::InBackward,
+    get: |scenario| scenario.optimizer.in_backward,
+    set: |scenario: &mut Scenario, on| scenario.optimizer.in_backward = on,
+};
+
 /// The optimizer.
 #[component]
 pub(super) fn OptimizerFields() -> impl IntoView {
@@ -182,7 +188,10 @@ pub(super) fn OptimizerFields() -> impl IntoView {
         {folded(FieldName::Momentum, momentum)}
         {folded(FieldName::Centered, centered)}
         <SwitchField access=CLIP />
-        <More><SwitchField access=SET_TO_NONE /></More>
+        <More>
+            <SwitchField access=SET_TO_NONE />
+            <SwitchField access=IN_BACKWARD />
+        </More>
     }
 }
 
@@ -242,6 +251,12 @@ const COMPILE: Access<bool> = Access {
     set: |scenario: &mut Scenario, on| scenario.stack.compile = on,
 };
 
+const ACTIVATION_OFFLOAD: Access<bool> = Access {
+    field: FieldName::ActivationOffload,
+    get: |scenario| scenario.stack.activation_offload,
+    set: |scenario: &mut Scenario, on| scenario.stack.activation_offload = on,
+};
+
 const EXPANDABLE: Access<bool> = Access {
     field: FieldName::ExpandableSegments,
     get: |scenario| {
@@ -266,11 +281,13 @@ pub(super) fn StackFields() -> impl IntoView {
     let attention = || view! { <SelectField access=ATTENTION names=&ATTENTION_NAMES /> }.into_any();
     let loss = || view! { <SelectField access=LOSS names=&LOSS_NAMES /> }.into_any();
     let compile = || view! { <SwitchField access=COMPILE /> }.into_any();
+    let offload = || view! { <SwitchField access=ACTIVATION_OFFLOAD /> }.into_any();
     let channels_last = || view! { <SwitchField access=CHANNELS_LAST /> }.into_any();
     view! {
         {folded(FieldName::Attention, attention)}
         {folded(FieldName::Loss, loss)}
         {folded(FieldName::Compile, compile)}
+        {folded(FieldName::ActivationOffload, offload)}
         {folded(FieldName::ChannelsLast, channels_last)}
         <SwitchField access=EXPANDABLE />
         <More><NumberField

@@ -405,6 +405,10 @@ fn field(name: FieldName) -> FieldWords {
             ("Centered", "RMSprop keeps a mean of the gradients as well: one more buffer.")
         }
         FieldName::ClipGradNorm => ("Clip the gradient norm", "clip_grad_norm_ before the step."),
+        FieldName::InBackward => (
+            "Step in backward",
+            "A hook updates each parameter as soon as its gradient is there, which then goes.",
+        ),
         FieldName::SetToNone => {
             ("Free gradients after the step", "zero_grad(set_to_none=True), PyTorch's default.")
         }
@@ -412,11 +416,29 @@ fn field(name: FieldName) -> FieldWords {
             "Activations",
             "Checkpointed layers keep their input alone and run forward again in backward.",
         ),
+        FieldName::Attention
+        | FieldName::Loss
+        | FieldName::ChannelsLast
+        | FieldName::ActivationOffload
+        | FieldName::Compile
+        | FieldName::ExpandableSegments
+        | FieldName::AllocConf => stack_field(name),
+    };
+    FieldWords { label, help }
+}
+
+/// The software that runs it.
+const fn stack_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
         FieldName::Attention => ("Attention", "attn_implementation of transformers."),
         FieldName::Loss => ("Loss", "How the cross-entropy over the vocabulary is computed."),
         FieldName::ChannelsLast => (
             "Channels last",
             "model.to(memory_format=torch.channels_last): a pixel's channels lie side by side.",
+        ),
+        FieldName::ActivationOffload => (
+            "Activations on the host",
+            "torch.autograd.graph.save_on_cpu: what backward needs waits in pinned host memory.",
         ),
         FieldName::Compile => (
             "Compiled",
@@ -426,8 +448,8 @@ fn field(name: FieldName) -> FieldWords {
             ("Expandable segments", "expandable_segments:True; less fragmentation.")
         }
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "As given to the process."),
-    };
-    FieldWords { label, help }
+        _ => ("", ""),
+    }
 }
 
 /// How several GPUs share the work.

@@ -367,23 +367,41 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Momentum => ("动量", "大于 0 时每个参数多保存一份缓冲。"),
         FieldName::Centered => ("中心化", "RMSprop 还保存梯度的均值：每个参数多一份缓冲。"),
         FieldName::ClipGradNorm => ("梯度范数裁剪", "更新前调用 clip_grad_norm_。"),
+        FieldName::InBackward => ("反向中更新", "每个参数的梯度一算出就由钩子更新并释放。"),
         FieldName::SetToNone => {
             ("更新后释放梯度", "zero_grad(set_to_none=True)，PyTorch 的默认行为。")
         }
         FieldName::Checkpointing => ("激活", "重计算的层只保留输入，反向时再做一次前向。"),
+        FieldName::Attention
+        | FieldName::Loss
+        | FieldName::ChannelsLast
+        | FieldName::ActivationOffload
+        | FieldName::Compile
+        | FieldName::ExpandableSegments
+        | FieldName::AllocConf => stack_field(name),
+    };
+    FieldWords { label, help }
+}
+
+/// 软件栈。
+const fn stack_field(name: FieldName) -> (&'static str, &'static str) {
+    match name {
         FieldName::Attention => ("注意力", "transformers 的 attn_implementation。"),
         FieldName::Loss => ("损失", "词表交叉熵的计算方式。"),
         FieldName::ChannelsLast => (
             "通道在后",
             "model.to(memory_format=torch.channels_last)：同一像素的各通道在内存中相邻。",
         ),
+        FieldName::ActivationOffload => {
+            ("激活卸载", "torch.autograd.graph.save_on_cpu：反向所需的张量暂存于锁页主机内存。")
+        }
         FieldName::Compile => {
             ("编译", "torch.compile(model)：算子融合，前向保留的张量由最小割决定。")
         }
         FieldName::ExpandableSegments => ("可扩展段", "expandable_segments:True，可减少碎片。"),
         FieldName::AllocConf => ("PYTORCH_CUDA_ALLOC_CONF", "与传给进程的值相同。"),
-    };
-    FieldWords { label, help }
+        _ => ("", ""),
+    }
 }
 
 /// 多卡如何分工。

@@ -32,6 +32,12 @@ pub(super) fn fault(fault: &Fault) -> String {
 /// What is said of one field alone.
 fn of_field(fault: &Fault, arguments: &[&str]) -> Option<String> {
     let text = match (fault.rule, fault.path.as_str()) {
+        _ if fault.mends.iter().any(|mend| mend.path == "optimizer.in_backward") => {
+            "在反向中更新时，每个梯度用完即释放，与该选项不能同时使用。"
+        }
+        _ if fault.mends.iter().any(|mend| mend.path == "stack.activation_offload") => {
+            "激活卸载暂不支持这一选项。"
+        }
         _ if fault.mends.iter().any(|mend| mend.path == "stack.compile") => {
             "编译后的程序暂不支持这一选项。"
         }

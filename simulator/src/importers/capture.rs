@@ -121,6 +121,7 @@ fn stack(table: &mut Table<'_>, faults: &mut Faults) -> Option<Stack> {
         alloc_conf: alloc_conf?,
         tf32: tf32?,
         channels_last: channels_last?,
+        activation_offload: false,
         compile: compile?,
         loss: loss(liger?),
     })

@@ -40,7 +40,7 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     let mut grads = core::mem::take(&mut node.grads);
     let rule = node.backward;
     let context = Context { prim: node.prim, edges: node.edges, dtype: node.dtype };
-    let (saved, n_saved) = (node.saved, usize::from(node.n_saved));
+    let (mut saved, n_saved) = (node.saved, usize::from(node.n_saved));
     let scope = Scope { backward: true, ..node.scope };
     tape.set_scope(scope);
     tape.issued_by(Issue::Node);
@@ -48,6 +48,7 @@ pub fn run_backward(tape: &mut Tape, id: NodeId) -> Gradients {
     if matches!(rule, Backward::Linear(_)) {
         grads[0] = grads[0].take().map(|grad| flat_rows(tape, grad));
     }
+    tape.unpack(&mut saved[..n_saved]);
     let raw = apply(tape, rule, context, &grads, &saved[..n_saved]);
     release_recomputed(tape, &saved[..n_saved]);
     let outputs = validate(tape, rule, raw);

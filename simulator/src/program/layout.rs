@@ -6,6 +6,7 @@ use crate::tensor::DType;
 use crate::wire::Scenario;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
 
+use super::optimizer::InBackward;
 use super::weight_dtype;
 
 /// Before the model is built: how its parameters are dealt out. Returns the element type that it
@@ -42,6 +43,8 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
         let ranks = scenario.hardware.count;
         let hooks = Ddp::new(tape, DdpOptions { ranks, caps, bucket_view: options.bucket_view });
         tape.install(Box::new(hooks));
+    } else if scenario.optimizer.in_backward {
+        tape.install(Box::new(InBackward(scenario.optimizer.clone())));
     }
     tape.empty_cache();
 }

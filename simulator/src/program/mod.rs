@@ -180,9 +180,11 @@ impl<'a> Process<'a> {
         let [data, labels] = self.inputs();
         self.tape.hook(|hooks, tape| hooks.before_model(tape));
         self.tape.watch_layers(true);
+        self.tape.offload_saved(self.scenario.stack.activation_offload);
         let Forwarded { output, held } = self.model.forward_to(&mut self.tape, &data, &labels);
         self.tape.watch_layers(false);
         let loss = self.loss(output, &labels, micro_batch);
+        self.tape.offload_saved(false);
         for tensor in held.into_iter().chain([data, labels]) {
             self.tape.release(tensor);
         }
@@ -206,6 +208,7 @@ impl<'a> Process<'a> {
         self.tape.release(scaled);
         // A tensor lets go of its graph before its bytes (`TensorImpl::release_resources`).
         self.tape.release_graph();
+        self.tape.forget_offloaded();
         self.tape.release(loss);
         for tensor in core::mem::take(&mut self.returned) {
             self.tape.release(tensor);

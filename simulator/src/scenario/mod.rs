@@ -11,6 +11,7 @@ mod notes;
 mod parallel;
 mod presets;
 mod read;
+mod savings;
 mod size;
 mod unique;
 mod validate;

@@ -79,6 +79,8 @@ fn from_source(scenario: &Scenario) -> impl Iterator<Item = (&'static str, &'sta
     let all = [
         ("parallel.zero.offload_param", offloads.then_some("deepspeed 0.19.8")),
         ("stack.attention", flash),
+        ("stack.activation_offload", scenario.stack.activation_offload.then_some("PyTorch 2.11")),
+        ("optimizer.in_backward", scenario.optimizer.in_backward.then_some("PyTorch 2.11")),
     ];
     all.into_iter().filter_map(|(path, source)| Some((path, source?)))
 }

@@ -106,7 +106,7 @@ prop_compose! {
         clip_grad_norm: bool,
         set_to_none: bool,
     ) -> Optimizer {
-        Optimizer { name, implementation, momentum, centered: false, clip_grad_norm, set_to_none }
+        Optimizer { name, implementation, momentum, clip_grad_norm, set_to_none, ..Optimizer::default() }
     }
 }
 

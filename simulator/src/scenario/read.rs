@@ -271,6 +271,7 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         None => None,
     };
     let centered = table.flag_or("centered", defaults.centered, faults);
+    let in_backward = table.flag_or("in_backward", defaults.in_backward, faults);
     let clip_grad_norm = table.flag_or("clip_grad_norm", defaults.clip_grad_norm, faults);
     let set_to_none = table.flag_or("set_to_none", defaults.set_to_none, faults);
     table.finish(faults);
@@ -280,6 +281,7 @@ fn optimizer_table(mut table: Table<'_>, faults: &mut Faults) -> Optimizer {
         momentum,
         // As with a momentum.
         centered: centered.unwrap_or(defaults.centered) && name.is_some(),
+        in_backward: in_backward.unwrap_or(defaults.in_backward),
         clip_grad_norm: clip_grad_norm.unwrap_or(defaults.clip_grad_norm),
         set_to_none: set_to_none.unwrap_or(defaults.set_to_none),
     }
@@ -306,6 +308,8 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
     let loss = table.word_or("loss", Word::WORDS, defaults.loss, faults);
     let tf32 = table.flag_or("tf32", defaults.tf32, faults);
     let channels_last = table.flag_or("channels_last", defaults.channels_last, faults);
+    let activation_offload =
+        table.flag_or("activation_offload", defaults.activation_offload, faults);
     let compile = table.flag_or("compile", defaults.compile, faults);
     let alloc_conf = table.text("alloc_conf", faults).unwrap_or_default();
     table.finish(faults);
@@ -315,6 +319,7 @@ fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {
         loss: loss.unwrap_or(defaults.loss),
         tf32: tf32.unwrap_or(defaults.tf32),
         channels_last: channels_last.unwrap_or(defaults.channels_last),
+        activation_offload: activation_offload.unwrap_or(defaults.activation_offload),
         compile: compile.unwrap_or(defaults.compile),
         alloc_conf: String::from(alloc_conf),
     }

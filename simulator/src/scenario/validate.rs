@@ -40,6 +40,8 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
     check_optimizer(scenario, &mut faults);
     check_alloc_conf(scenario, &mut faults);
     let architecture = model.as_ref().map(|model| &model.architecture);
+    super::savings::check_in_backward(scenario, &mut faults);
+    super::savings::check_offload(scenario, architecture, &mut faults);
     super::attention::check(scenario, architecture, gpu, &mut faults);
     super::compile::check(scenario, architecture, &mut faults);
     check_parallel(scenario, architecture, &mut faults);

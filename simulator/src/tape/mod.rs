@@ -13,6 +13,7 @@ mod graphs;
 mod hooks;
 mod label;
 mod node;
+mod offload;
 mod parallel;
 mod parameters;
 mod record;
@@ -25,6 +26,7 @@ pub use node::{
     Adapter, Edge, Edges, Frame, FrameId, MAX_INPUTS, MAX_SAVED, Node, NodeId, Param, ParamId,
     SavedSlot, Source,
 };
+use offload::Offloaded;
 pub use parallel::{BiasDropoutAdd, Megatron, ParallelProduct, Part};
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 pub use rule::{Attention, AttentionLibrary, Backward, Batched, Conv2d, Grouped, Patches, Product};
@@ -124,6 +126,7 @@ pub struct Tape {
     workspaces: [[StorageId; 2]; Library::ALL.len()],
     hooks: Option<Box<dyn Hooks>>,
     watched: Watched,
+    offloaded: Offloaded,
     sharding: Option<Sharding>,
     /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
     scratch_buffer: (StorageId, u64),
@@ -152,6 +155,7 @@ impl Tape {
             workspaces: [[StorageId::NONE; 2]; Library::ALL.len()],
             hooks: None,
             watched: Watched::default(),
+            offloaded: Offloaded::default(),
             sharding: None,
             scratch_buffer: (StorageId::NONE, 0),
             chained: None,
@@ -390,11 +394,11 @@ impl Tape {
 
     /// Keeps a tensor for the node's backward.
     pub fn save(&mut self, node: &mut Node, tensor: &Tensor) {
-        self.save_storage(node, tensor.storage);
-    }
-
-    /// Keeps a storage for the node's backward.
-    pub fn save_storage(&mut self, node: &mut Node, storage: StorageId) {
+        let storage = tensor.storage;
+        let packed = if self.saving == Saving::Direct { self.pack(tensor) } else { None };
+        if let Some(slot) = packed {
+            return node.push_saved(slot);
+        }
         let slot = match self.saving {
             Saving::Direct => {
                 self.record.retain(storage);

@@ -139,6 +139,8 @@ pub enum SavedSlot {
     Empty,
     /// Held by the node.
     Held(StorageId),
+    /// In host memory: its number among what is.
+    Offloaded(u32),
     /// To be recomputed: a checkpoint and the slot in it.
     Deferred {
         /// Which checkpoint.

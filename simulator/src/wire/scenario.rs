@@ -147,6 +147,10 @@ pub struct Optimizer {
     /// `zero_grad(set_to_none=…)` after the step.
     #[serde(default = "yes")]
     pub set_to_none: bool,
+    /// Whether each parameter has an optimizer of its own that a hook steps as soon as its gradient is
+    /// there, which then goes (`register_post_accumulate_grad_hook`).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_backward: bool,
 }
 
 impl Default for Optimizer {
@@ -158,6 +162,7 @@ impl Default for Optimizer {
             centered: false,
             clip_grad_norm: false,
             set_to_none: true,
+            in_backward: false,
         }
     }
 }
@@ -304,6 +309,10 @@ pub struct Stack {
     /// (`model.to(memory_format=torch.channels_last)`). Only torchvision's models.
     #[serde(default, skip_serializing_if = "is_false")]
     pub channels_last: bool,
+    /// Whether what backward needs lies in pinned host memory until then
+    /// (`torch.autograd.graph.save_on_cpu(pin_memory=True)` around forward and loss).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub activation_offload: bool,
     /// Whether the model was compiled (`torch.compile(model)`).
     #[serde(default, skip_serializing_if = "is_false")]
     pub compile: bool,

@@ -4,6 +4,7 @@
 //! `aten/src/ATen/native/cuda/ForeachReduceOp.cu`.
 
 mod adafactor;
+mod in_backward;
 mod muon;
 mod states;
 
@@ -11,11 +12,13 @@ use crate::clock::{Update, Work};
 use crate::primitives::update;
 use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
-use crate::wire::scenario::{Implementation, OptimizerName, Precision};
+use crate::wire::scenario::{Implementation, Optimizer, OptimizerName, Precision};
 use crate::wire::timeline::PhaseKind;
 
 use super::Process;
 use super::scaler::{Gradients, Scaler};
+
+pub(super) use in_backward::InBackward;
 
 /// Elements of one chunk of a multi-tensor kernel (`kChunkSize` in `MultiTensorApply.cuh`).
 const CHUNK_ELEMENTS: u64 = 65_536;
@@ -49,113 +52,21 @@ impl Process<'_> {
             for tensor in found_inf.into_iter().flatten() {
                 self.tape.release(tensor);
             }
-            return self.zero_grad(&trainable);
+            return self.end_step(&trainable);
         }
         let groups = groups(&self.tape, &trainable);
         for group in &groups {
-            self.optimize(group);
+            step(&mut self.tape, &self.scenario.optimizer, group);
         }
         for tensor in found_inf.into_iter().flatten() {
             self.tape.release(tensor);
         }
-        self.zero_grad(&groups.concat());
+        self.end_step(&groups.concat());
     }
 
-    /// `optimizer.step()` of one of its `param_groups`.
-    fn optimize(&mut self, params: &[ParamId]) {
-        let optimizer = &self.scenario.optimizer;
-        match (optimizer.name, optimizer.implementation) {
-            (OptimizerName::Lion, _) => return self.lion(params),
-            (OptimizerName::Muon, _) => return self.muon(params),
-            (OptimizerName::Adamw8bit, _) => return self.adamw8bit(params),
-            _ => self.create_states(params),
-        }
-        let tape = &mut self.tape;
-        match (optimizer.name, optimizer.implementation) {
-            (OptimizerName::Adamw, Implementation::Foreach) => foreach_roots(tape, params, 18),
-            (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(tape, params),
-            (OptimizerName::Adamw, Implementation::Fused) => {
-                in_place(tape, params, Update::Fused, 7);
-            }
-            (OptimizerName::Rmsprop, Implementation::Foreach) => foreach_roots(tape, params, 14),
-            (OptimizerName::Rmsprop, _) => loop_rmsprop(tape, params),
-            (OptimizerName::Adafactor, Implementation::Foreach) => adafactor::foreach(tape, params),
-            (OptimizerName::Adafactor, _) => adafactor::one_by_one(tape, params),
-            _ => in_place(tape, params, Update::Foreach, 5),
-        }
-    }
-
-    /// States are made at the first step, before any update.
-    fn create_states(&mut self, params: &[ParamId]) {
-        self.tape.enter(Block::Optimizer, "state");
-        for &id in params {
-            states::create(&mut self.tape, &self.scenario.optimizer, id, false);
-        }
-        self.tape.enter_layer(None);
-        self.tape.enter(Block::Optimizer, "step");
-    }
-
-    /// `Lion` of lion-pytorch (`update_fn`): one parameter after the other, a copy of its momentum, and
-    /// the copy with the gradient added. Each parameter's state is made just before.
-    fn lion(&mut self, params: &[ParamId]) {
-        for &id in params {
-            self.create_states(&[id]);
-            let tape = &mut self.tape;
-            tape.enter_layer(tape.param(id).layer);
-            let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
-            let copy = tape.allocate(bytes, Prim::Update);
-            let sum = tape.allocate(bytes, Prim::Update);
-            tape.release_storage(copy);
-            for _ in 0..8 {
-                tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
-            }
-            tape.release_storage(sum);
-        }
-        self.tape.enter_layer(None);
-    }
-
-    /// Muon takes matrices alone, and is meant for those of the layers: two optimizers, one after the
-    /// other.
-    fn muon(&mut self, params: &[ParamId]) {
-        let (matrices, others): (Vec<ParamId>, Vec<ParamId>) =
-            params.iter().copied().partition(|&id| is_matrix_of_layer(&self.tape, id));
-        self.create_states(&matrices);
-        muon::one_by_one(&mut self.tape, &matrices);
-        self.create_states(&others);
-        foreach_roots(&mut self.tape, &others, 18);
-    }
-
-    /// `AdamW8bit` of bitsandbytes: one kernel for each parameter, whose states are made just before
-    /// (`Optimizer8bit.step`), and a wait for it.
-    fn adamw8bit(&mut self, params: &[ParamId]) {
-        let mut has_maps = params.iter().any(|&id| 2 < self.tape.param(id).states.len());
-        for &id in params {
-            self.tape.enter(Block::Optimizer, "state");
-            states::create(&mut self.tape, &self.scenario.optimizer, id, !has_maps);
-            has_maps |= 2 < self.tape.param(id).states.len();
-            let tape = &mut self.tape;
-            tape.enter(Block::Optimizer, "step");
-            let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
-            tape.run(Prim::Update, update(Update::Single, 1, dtype, 5 * bytes));
-            tape.run(Prim::Update, Work::synchronize());
-        }
-        self.tape.enter_layer(None);
-    }
-
-    fn zero_grad(&mut self, trainable: &[ParamId]) {
-        let tape = &mut self.tape;
-        tape.phase(PhaseKind::ZeroGrad, 0);
-        tape.enter(Block::Optimizer, "zero_grad");
-        if !self.scenario.optimizer.set_to_none {
-            return in_place(tape, trainable, Update::Foreach, 1);
-        }
-        for &id in trainable {
-            if let Some(grad) = tape.param_mut(id).grad.take() {
-                tape.enter_layer(tape.param(id).layer);
-                tape.release_storage(grad);
-            }
-        }
-        tape.enter_layer(None);
+    fn end_step(&mut self, trainable: &[ParamId]) {
+        self.tape.phase(PhaseKind::ZeroGrad, 0);
+        zero_grad(&mut self.tape, trainable, self.scenario.optimizer.set_to_none);
     }
 
     /// `clip_grad_norm_`: one norm per gradient (a buffer of partial sums per tensor and chunk), their
@@ -194,6 +105,98 @@ impl Process<'_> {
             tape.release(tensor);
         }
     }
+}
+
+/// `optimizer.step()` of one of its `param_groups`.
+fn step(tape: &mut Tape, optimizer: &Optimizer, params: &[ParamId]) {
+    match (optimizer.name, optimizer.implementation) {
+        (OptimizerName::Lion, _) => return lion(tape, optimizer, params),
+        (OptimizerName::Muon, _) => return muon(tape, optimizer, params),
+        (OptimizerName::Adamw8bit, _) => return adamw8bit(tape, optimizer, params),
+        _ => create_states(tape, optimizer, params),
+    }
+    match (optimizer.name, optimizer.implementation) {
+        (OptimizerName::Adamw, Implementation::Foreach) => foreach_roots(tape, params, 18),
+        (OptimizerName::Adamw, Implementation::Loop) => loop_adamw(tape, params),
+        (OptimizerName::Adamw, Implementation::Fused) => {
+            in_place(tape, params, Update::Fused, 7);
+        }
+        (OptimizerName::Rmsprop, Implementation::Foreach) => foreach_roots(tape, params, 14),
+        (OptimizerName::Rmsprop, _) => loop_rmsprop(tape, params),
+        (OptimizerName::Adafactor, Implementation::Foreach) => adafactor::foreach(tape, params),
+        (OptimizerName::Adafactor, _) => adafactor::one_by_one(tape, params),
+        _ => in_place(tape, params, Update::Foreach, 5),
+    }
+}
+
+/// States are made at the first step, before any update.
+fn create_states(tape: &mut Tape, optimizer: &Optimizer, params: &[ParamId]) {
+    tape.enter(Block::Optimizer, "state");
+    for &id in params {
+        states::create(tape, optimizer, id, false);
+    }
+    tape.enter_layer(None);
+    tape.enter(Block::Optimizer, "step");
+}
+
+/// `Lion` of lion-pytorch (`update_fn`): one parameter after the other, a copy of its momentum, and
+/// the copy with the gradient added. Each parameter's state is made just before.
+fn lion(tape: &mut Tape, optimizer: &Optimizer, params: &[ParamId]) {
+    for &id in params {
+        create_states(tape, optimizer, &[id]);
+        tape.enter_layer(tape.param(id).layer);
+        let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
+        let copy = tape.allocate(bytes, Prim::Update);
+        let sum = tape.allocate(bytes, Prim::Update);
+        tape.release_storage(copy);
+        for _ in 0..8 {
+            tape.run(Prim::Update, update(Update::Single, 1, dtype, 2 * bytes));
+        }
+        tape.release_storage(sum);
+    }
+    tape.enter_layer(None);
+}
+
+/// Muon takes matrices alone, and is meant for those of the layers: two optimizers, one after the
+/// other.
+fn muon(tape: &mut Tape, optimizer: &Optimizer, params: &[ParamId]) {
+    let (matrices, others): (Vec<ParamId>, Vec<ParamId>) =
+        params.iter().copied().partition(|&id| is_matrix_of_layer(tape, id));
+    create_states(tape, optimizer, &matrices);
+    muon::one_by_one(tape, &matrices);
+    create_states(tape, optimizer, &others);
+    foreach_roots(tape, &others, 18);
+}
+
+/// `AdamW8bit` of bitsandbytes: one kernel for each parameter, whose states are made just before
+/// (`Optimizer8bit.step`), and a wait for it.
+fn adamw8bit(tape: &mut Tape, optimizer: &Optimizer, params: &[ParamId]) {
+    let mut has_maps = params.iter().any(|&id| 2 < tape.param(id).states.len());
+    for &id in params {
+        tape.enter(Block::Optimizer, "state");
+        states::create(tape, optimizer, id, !has_maps);
+        has_maps |= 2 < tape.param(id).states.len();
+        tape.enter(Block::Optimizer, "step");
+        let (dtype, bytes) = (tape.param(id).local_dtype(), gradient_bytes(tape, id));
+        tape.run(Prim::Update, update(Update::Single, 1, dtype, 5 * bytes));
+        tape.run(Prim::Update, Work::synchronize());
+    }
+    tape.enter_layer(None);
+}
+
+/// `optimizer.zero_grad(set_to_none)`.
+fn zero_grad(tape: &mut Tape, trainable: &[ParamId], set_to_none: bool) {
+    tape.enter(Block::Optimizer, "zero_grad");
+    if !set_to_none {
+        return in_place(tape, trainable, Update::Foreach, 1);
+    }
+    for &id in trainable {
+        if let Some(grad) = tape.param_mut(id).grad.take() {
+            tape.enter_layer(tape.param(id).layer);
+            tape.release_storage(grad);
+        }
+    }
+    tape.enter_layer(None);
 }
 
 /// The norm of the norms. Norms of shards are first summed over the ranks: to the power of two, reduced
