@@ -65,12 +65,14 @@ pub(crate) fn long_link(link: &Link) -> String {
 }
 
 /// Keeps the address up to date, with the last of quick changes.
-pub(crate) fn follow(choice: Choice, look: Look, answers: Answers) {
+///
+/// While `is_kept` it stays: a link of a newer Tidemark is read by that one when the page is reloaded.
+pub(crate) fn follow(choice: Choice, look: Look, answers: Answers, is_kept: Signal<bool>) {
     let due = StoredValue::new(None::<TimeoutHandle>);
     Effect::new(move |previous: Option<()>| {
         let link = link(choice, look, answers);
         // The first run is the page as it came; its address already says so, or is just `/`.
-        if previous.is_none() {
+        if is_kept.get() || previous.is_none() {
             return;
         }
         if let Some(handle) = due.get_value() {

@@ -1,6 +1,6 @@
 //! Which fields mean something for a scenario. The others are folded away.
 
-use simulator::scenario::{Architecture, Data, Positions};
+use simulator::scenario::{Architecture, Data};
 use simulator::wire::Scenario;
 use simulator::wire::parallel::DataParallel;
 use simulator::wire::scenario::{Checkpointing, OptimizerName, Precision};
@@ -35,10 +35,7 @@ impl Shape {
             images: matches!(family.data(), Data::Images(_)),
             convolutions: matches!(architecture, Architecture::Vision(_)),
             decoder: family.has_decoder(),
-            positions: match family.positions() {
-                Positions::Table(rows) | Positions::Trained(rows) => Some(rows),
-                Positions::Any => None,
-            },
+            positions: family.positions().limit(),
             projections,
         }
     }

@@ -69,9 +69,11 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
     provide_context(answers);
     provide_context(Rules::new(choice));
     provide_context(import);
-    provide_context(Notice(RwSignal::new(notice)));
+    let notice = RwSignal::new(notice);
+    provide_context(Notice(notice));
     asking::ask(choice, look, answers, spawn);
-    address::follow(choice, look, answers);
+    let is_newer = move || notice.with(|notice| matches!(notice, Some(NoticeKind::LinkNewer)));
+    address::follow(choice, look, answers, Signal::derive(is_newer));
     listen_for_keys(choice, look);
     listen_for_drops(import);
     view! { <Frame /> }

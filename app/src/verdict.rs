@@ -133,7 +133,12 @@ fn Speed() -> impl IntoView {
         move || answers.with(|answer| answer.report.steady.time.host_bound).unwrap_or(false);
     let words = move || &settings.words().verdict;
     let unverified = move || {
-        answers.with(|answer| answer.report.gpu.unverified.join("; ")).filter(|t| !t.is_empty())
+        let note = settings.words().note;
+        let texts = answers.with(|answer| {
+            let notes = answer.report.notes.iter().filter(|note| note.topic.is_unverified());
+            notes.map(note).collect::<Vec<String>>().join(" ")
+        });
+        texts.filter(|text| !text.is_empty())
     };
     let mode_tag = part(move || {
         let Some(mode) = mode.get() else { return ().into_any() };

@@ -138,6 +138,15 @@ pub struct Fields {
     /// Let fp32 matrix products run as TF32 [default: false]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub tf32: Option<bool>,
+    /// Compile the model (`torch.compile`) [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub compile: Option<bool>,
+    /// Keep what backward needs in pinned host memory (`save_on_cpu`) [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub activation_offload: Option<bool>,
+    /// Step each parameter as soon as its gradient is there [default: false]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub in_backward: Option<bool>,
     /// Update rule [default: adamw]
     #[arg(long, value_parser = words::<OptimizerName>())]
     pub optimizer: Option<String>,

@@ -46,6 +46,16 @@ fn check(arguments: &str, stdin: &str, code: i32, parts: &[&str]) -> Ran {
 }
 
 #[test]
+fn a_model_without_sequences_needs_no_length() {
+    for model in ["resnet-50", "vit-base-patch16-224", "bert-large-uncased"] {
+        check(&format!("simulate --model {model} --gpu h200-sxm"), "", 0, &["Fits"]);
+    }
+    let flags = "--compile --attention flash_attention_2";
+    let faults = ["stack.attention"];
+    check(&format!("simulate --model gpt2 --gpu h200-sxm {flags}"), "", 2, &faults);
+}
+
+#[test]
 fn a_folder_without_runs_is_no_success() {
     let folder = tempfile::TempDir::new().unwrap();
     check(&format!("accuracy {}", folder.path().display()), "", 2, &["no captures"]);

@@ -327,8 +327,12 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let tokens = (workload.micro_batch * seen * workload.grad_accum) as f64;
     let (layers, width) = (family.layers(), family.heads() * family.head_dim());
     // Two FLOPs for each weight forward, two for its input's gradient, two for its own.
-    let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
-    let ranks = scenario.document().parallel.tensor as f64;
+    let idle = family.idle_parameters();
+    let met = |parameters: u64| parameters.saturating_sub(idle) as f64;
+    let products = 4.0 * met(counts.total) + 2.0 * met(counts.trainable);
+    let parallel = &scenario.document().parallel;
+    let ranks = (parallel.tensor * parallel.pipeline * parallel.context) as f64;
+    let replicas = scenario.document().hardware.count as f64 / ranks;
     let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
     let attention = half * layers as f64 * seen as f64 * width as f64;
     let model_flops = match family.forward_flops() {
@@ -344,7 +348,7 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
         Precision::Fp32 => gpu.fp32_tflops,
     };
     TimeContext {
-        tokens,
+        tokens: tokens * replicas,
         model_flops: model_flops / ranks,
         peak_flops: tflops.map(|rate| rate * 1e12),
         mode,

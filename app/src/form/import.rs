@@ -22,7 +22,7 @@ const MOST_BYTES: f64 = 4e6;
 pub(crate) struct Import {
     choice: Choice,
     look: Look,
-    outcome: RwSignal<Option<(String, Faults)>>,
+    pub(super) outcome: RwSignal<Option<(String, Faults)>>,
     /// Whether a file hovers over the page.
     pub hovering: RwSignal<bool>,
 }

@@ -6,7 +6,7 @@ use simulator::wire::report::ModelFacts;
 use simulator::wire::scenario::{Model, Scenario};
 
 use super::access::Access;
-use super::import::DropZone;
+use super::import::{DropZone, Import};
 use super::model_shape::ModelShape;
 use super::settle;
 use super::shell::FieldShell;
@@ -30,12 +30,14 @@ pub(super) fn ModelFields() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
     let look = expect_context::<Look>();
+    let import = expect_context::<Import>();
     let faults = Rules::here().faults_at(FieldName::Model);
     let pick = move |event: web_sys::Event| {
         let id = event_target_value(&event);
         if !id.is_empty() {
             choice.set(|scenario| settle::set_model(scenario, Model::Catalog { id }));
             look.start_anew();
+            import.outcome.set(None);
         }
     };
     let is_inline = flag(move || choice.scenario.with(|scenario| edit::config(scenario).is_some()));
@@ -104,14 +106,20 @@ fn FactsLine() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
     let answers = expect_context::<Answers>();
-    let facts = maybe_text(move || {
-        answers.with(|answer| facts_of(&answer.report.model, settings.words(), format::parameters))
-    });
-    let exact = maybe_text(move || {
-        answers.with(|answer| {
-            let model = &answer.report.model;
-            format!("{} · {}", model.class, facts_of(model, settings.words(), format::count))
+    // Of the model that is chosen, not of the last one that could be simulated.
+    let of_answer = move |text: fn(&ModelFacts, &Words) -> String| {
+        maybe_text(move || {
+            let is_chosen = |model: &Model| choice.scenario.with(|chosen| chosen.model == *model);
+            let text = answers.with(|answer| {
+                let report = &answer.report;
+                is_chosen(&report.scenario.model).then(|| text(&report.model, settings.words()))
+            });
+            text.flatten()
         })
+    };
+    let facts = of_answer(|model, words| facts_of(model, words, format::parameters));
+    let exact = of_answer(|model, words| {
+        format!("{} · {}", model.class, facts_of(model, words, format::count))
     });
     let card = Memo::new(move |_| {
         choice.scenario.with(|scenario| match &scenario.model {

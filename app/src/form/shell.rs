@@ -88,12 +88,16 @@ pub(super) fn FaultList(
         let mends: Vec<AnyView> = fault
             .mends
             .into_iter()
-            .take(MOST_MENDS)
+            .take(if with_path { 0 } else { MOST_MENDS })
             .map(|mend| mend_button(mend, &fault.path, settings, choice))
             .collect();
-        let path = if with_path { fault.path } else { String::new() };
-        view! { <li><code class="fault-path">{path}</code><span>{text}</span>{mends}</li> }
-            .into_any()
+        // What is wrong in a file is mended in the file: its mends would change the plan instead.
+        let path = if with_path && !fault.path.is_empty() {
+            view! { <code class="fault-path">{fault.path}</code>": " }.into_any()
+        } else {
+            ().into_any()
+        };
+        view! { <li>{path}<span>{text}</span>{mends}</li> }.into_any()
     };
     part(move || {
         let rows: Vec<AnyView> = faults.get().into_iter().map(row).collect();

@@ -90,6 +90,7 @@ pub(super) fn note(note: &Note) -> String {
         (Topic::CompiledApproximation, _) => {
             "编译后的程序以融合算子组近似，峰值误差在百分之几以内，时间未经比对。".into()
         }
+        (Topic::UntimedCommunication, _) => "GPU 之间的通信未计时，步时与速率不含通信。".into(),
         (Topic::UnverifiedModel, _) => "该模型的部分字段未经出处核实。".into(),
         (Topic::ConvolutionWorkspaces, _) => {
             "cuDNN 卷积的工作区大小没有公开规则；这里用 H200 上实测的规则，误差带按最大的一个放宽。"

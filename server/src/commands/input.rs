@@ -5,7 +5,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::{Value, json};
-use simulator::scenario::{self, Format};
+use simulator::catalog::Catalog;
+use simulator::scenario::{self, Data, Format};
+use simulator::wire::scenario::Model;
 
 use crate::cli::Fields;
 
@@ -17,10 +19,28 @@ use crate::cli::Fields;
 pub(super) fn scenario(file: Option<&Path>, fields: &Fields) -> anyhow::Result<Value> {
     let mut document = match file {
         Some(file) => document(file)?,
-        None => json!({"version": 1, "workload": {"micro_batch": 1, "seq_len": 1024}}),
+        None => json!({"version": 1, "workload": {"micro_batch": 1}}),
     };
     overlay(&mut document, fields)?;
+    if file.is_none() && document["workload"].get("seq_len").is_none() {
+        let length = document.get("model").and_then(usual_length).unwrap_or(USUAL_LENGTH);
+        set(&mut document, "workload.seq_len", json!(length));
+    }
     Ok(document)
+}
+
+/// Tokens of a sequence when nobody says how many.
+const USUAL_LENGTH: u64 = 1024;
+
+/// The same for a model: none for images, and no more than it has positions for.
+fn usual_length(model: &Value) -> Option<u64> {
+    let model: Model = serde_json::from_value(model.clone()).ok()?;
+    let architecture = scenario::architecture(&model, &Catalog::builtin())?;
+    let family = architecture.family();
+    if let Data::Images(_) = family.data() {
+        return Some(0);
+    }
+    Some(family.positions().limit().unwrap_or(USUAL_LENGTH).min(USUAL_LENGTH))
 }
 
 /// The file as JSON, its fields unchecked.
@@ -104,11 +124,15 @@ fn overlay(document: &mut Value, fields: &Fields) -> anyhow::Result<()> {
     if let Some(momentum) = fields.momentum {
         set(document, "optimizer.momentum", json!(momentum));
     }
-    if let Some(clip) = fields.clip {
-        set(document, "optimizer.clip_grad_norm", json!(clip));
-    }
-    if let Some(tf32) = fields.tf32 {
-        set(document, "stack.tf32", json!(tf32));
+    let flags = [
+        ("optimizer.clip_grad_norm", fields.clip),
+        ("optimizer.in_backward", fields.in_backward),
+        ("stack.tf32", fields.tf32),
+        ("stack.compile", fields.compile),
+        ("stack.activation_offload", fields.activation_offload),
+    ];
+    for (path, flag) in flags.iter().filter_map(|(path, flag)| Some((path, (*flag)?))) {
+        set(document, path, json!(flag));
     }
     // The rule is a required word of the table that other flags may have just begun.
     if document.get("optimizer").is_some_and(|table| table.get("name").is_none()) {

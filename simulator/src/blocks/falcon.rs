@@ -177,17 +177,14 @@ impl FalconModel {
         }
         tape.enter(Block::Attention, "attn_output");
         let inputs = [&query, &key, &value];
-        let (attended, weights) = match self.style.attention {
-            Attention::Eager => {
-                let (output, scores) = eager(tape, inputs, shared.mask, hidden_states.dtype);
-                (output, Some(scores))
-            }
-            _ => {
-                let [query, key, value] = inputs;
-                let mask = shared.mask;
-                let inputs = SdpaInputs { query, key, value, mask, causal: false, dropout: 0.0 };
-                (tape.sdpa_of_one_head(inputs), None)
-            }
+        let (attended, weights) = if self.style.attention == Attention::Eager {
+            let (output, scores) = eager(tape, inputs, shared.mask, hidden_states.dtype);
+            (output, Some(scores))
+        } else {
+            let [query, key, value] = inputs;
+            let mask = shared.mask;
+            let inputs = SdpaInputs { query, key, value, mask, causal: false, dropout: 0.0 };
+            (tape.sdpa_of_one_head(inputs), None)
         };
         let tokens_first = tape.transpose(&attended);
         tape.release(attended);

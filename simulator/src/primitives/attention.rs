@@ -73,14 +73,16 @@ pub struct KernelQuestion {
 /// `_select_sdp_backend` (`aten/src/ATen/native/transformers/cuda/sdp_utils.cpp`) and what runs on an
 /// H200: cuDNN first on compute capability 9.0 and 10.0 (half types, head dimension a multiple of 8 up to
 /// 256), then `FlashAttention` (half types, capability 8.0, head dimension up to 256, no mask), then the
-/// memory-efficient kernel (no grouped heads, rows of a multiple of 16 bytes).
+/// memory-efficient kernel (no grouped heads, rows of a multiple of 16 bytes; bf16 from capability 8.0 on,
+/// `less_than_sm80_mem_efficient_dtypes`).
 pub fn choose_kernel(question: KernelQuestion) -> Option<AttentionKernel> {
     let KernelQuestion { dtype, head_dim, value_dim, grouped, mask, device } = question;
     let (major, minor) = device.capability;
     let dims = [head_dim, value_dim];
     let aligned = dims.iter().all(|dim| dim.is_multiple_of(8) && *dim <= 256);
     let in_words = dims.iter().all(|dim| (dim * dtype.bytes()).is_multiple_of(16));
-    let efficient = (!grouped && in_words).then_some(AttentionKernel::Efficient);
+    let known = dtype != DType::BF16 || 8 <= major;
+    let efficient = (!grouped && in_words && known).then_some(AttentionKernel::Efficient);
     if mask == MaskKind::Apart {
         None
     } else if !dtype.is_half() {
@@ -309,5 +311,27 @@ impl Tape {
             self.release(tensor);
         }
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_as_capability_and_type_allow() {
+        let check = |dtype, capability, grouped, expect| {
+            let device = Device { sm_count: 80, threads_per_sm: 2048, capability };
+            let mask = MaskKind::None;
+            let question =
+                KernelQuestion { dtype, head_dim: 64, value_dim: 64, grouped, mask, device };
+            assert_eq!(choose_kernel(question), expect, "{dtype:?} on {capability:?}");
+        };
+        check(DType::BF16, (9, 0), true, Some(AttentionKernel::Cudnn));
+        check(DType::BF16, (8, 0), true, Some(AttentionKernel::Flash));
+        check(DType::F16, (7, 5), false, Some(AttentionKernel::Efficient));
+        check(DType::BF16, (7, 5), false, None);
+        check(DType::F32, (7, 0), false, Some(AttentionKernel::Efficient));
+        check(DType::F32, (8, 0), true, None);
     }
 }

@@ -288,6 +288,10 @@ const fn autocast_dtype(precision: Precision) -> Option<DType> {
     }
 }
 
+/// What a card without a CUDA capability is taken for: PyTorch's kernels for AMD's cards (`AOTriton`)
+/// take what those of an A100 do, grouped heads included (`sdp_utils.cpp`, `USE_ROCM`).
+const OTHER_VENDOR: (u32, u32) = (8, 0);
+
 /// The machine of a scenario.
 pub(crate) fn device(scenario: &ValidScenario) -> Device {
     let gpu = scenario.gpu();
@@ -296,7 +300,7 @@ pub(crate) fn device(scenario: &ValidScenario) -> Device {
         .as_deref()
         .and_then(|text| text.split_once('.'))
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
-        .unwrap_or((0, 0));
+        .unwrap_or(OTHER_VENDOR);
     let consumer = matches!(capability, (8, 6 | 9) | (12, _));
     let threads_per_sm = if consumer { THREADS_PER_SM_CONSUMER } else { THREADS_PER_SM };
     Device { sm_count: gpu.sm_count.unwrap_or(100), threads_per_sm, capability }

@@ -10,7 +10,6 @@ pub use verdict::{End, Footprint, Trial, largest_workspace, verdict};
 
 use crate::scenario::ValidScenario;
 use crate::units::{Bytes, MIB};
-use crate::wire::note::Topic;
 use crate::wire::report::{Engine, GpuFacts, ModelFacts};
 
 /// Number of the prediction rules; it grows by one whenever a rule changes a prediction.
@@ -50,8 +49,7 @@ pub fn model_facts(scenario: &ValidScenario, counts: ParameterCounts) -> ModelFa
 /// Facts of the GPU.
 pub fn gpu_facts(scenario: &ValidScenario) -> GpuFacts {
     let gpu = scenario.gpu();
-    let topics = [Topic::NeverMeasured, Topic::UnverifiedGpu, Topic::UnverifiedModel];
-    let notes = scenario.notes().iter().filter(|note| topics.contains(&note.topic));
+    let notes = scenario.notes().iter().filter(|note| note.topic.is_unverified());
     let unverified = notes.map(|note| note.message.clone()).collect();
     GpuFacts {
         id: gpu.id.clone(),

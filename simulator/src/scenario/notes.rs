@@ -1,6 +1,6 @@
 //! What a reader should know about a valid scenario.
 
-use super::families::{Data, Positions};
+use super::families::{Architecture, Data, Positions};
 use super::validate::ResolvedModel;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
@@ -58,7 +58,13 @@ pub(super) fn notes(
                        largest";
         add("model", Topic::ConvolutionWorkspaces, message.to_owned(), Vec::new());
     }
-    for (path, source) in from_source(scenario) {
+    if 1 < scenario.hardware.count {
+        let message = "communication between GPUs is not timed: step times and rates leave it out";
+        add("hardware.count", Topic::UntimedCommunication, message.to_owned(), Vec::new());
+    }
+    let traced = matches!(model.architecture, Architecture::Falcon(_) | Architecture::Parallel(_));
+    let class = traced.then_some(("model", "transformers 5.17"));
+    for (path, source) in from_source(scenario).chain(class) {
         let message = format!(
             "this is written after the source of {source}; no capture of it on a GPU was made yet"
         );

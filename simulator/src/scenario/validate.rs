@@ -307,7 +307,7 @@ fn is_fused(family: &dyn Family, scenario: &Scenario, gpu: Option<&GpuProfile>) 
     scenario.stack.attention != Attention::Eager
         && scenario.precision != Precision::Fp32
         && family.flash_head_dim()
-        && major.is_some_and(|major| 8 <= major)
+        && major.is_none_or(|major| 8 <= major)
 }
 
 /// The channels-last order is simulated for torchvision's models, and checkpointing is not: they have no

@@ -21,6 +21,16 @@ pub enum Topic {
     FromSource,
     /// The compiled program is approximated.
     CompiledApproximation,
+    /// Communication between GPUs takes no time.
+    UntimedCommunication,
+}
+
+impl Topic {
+    /// Whether it says that something was never measured or verified, which the verdict repeats.
+    pub const fn is_unverified(self) -> bool {
+        use Topic::{FromSource, NeverMeasured, UnverifiedGpu, UnverifiedModel};
+        matches!(self, NeverMeasured | UnverifiedGpu | UnverifiedModel | FromSource)
+    }
 }
 
 /// A remark on a scenario that is simulated nevertheless.

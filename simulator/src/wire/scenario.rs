@@ -129,6 +129,7 @@ pub enum Precision {
 /// The optimizer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no option")]
 pub struct Optimizer {
     /// Its update rule.
     pub name: OptimizerName,
@@ -292,6 +293,7 @@ pub enum AdapterKind {
 /// The software.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[expect(clippy::struct_excessive_bools, reason = "one for each yes-or-no option")]
 pub struct Stack {
     /// Whose model and training loop run.
     #[serde(default, skip_serializing_if = "is_default")]

@@ -7,8 +7,8 @@ use simulator::wire::Scenario;
 use simulator::wire::model::ModelKind;
 use simulator::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype, Zero};
 use simulator::wire::scenario::{
-    Adapter, AdapterKind, BaseFormat, Checkpointing, Framework, Hardware, Model, Optimizer,
-    OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
+    Adapter, AdapterKind, Attention, BaseFormat, Checkpointing, Framework, Hardware, Model,
+    Optimizer, OptimizerName, Precision, SCENARIO_VERSION, Stack, Workload,
 };
 
 use super::{CATALOG, MIB};
@@ -371,13 +371,14 @@ prop_compose! {
         let centered = name == OptimizerName::Rmsprop && !set_to_none;
         let all = name.implementations();
         let implementation = if all.contains(&implementation) { implementation } else { all[0] };
-        Optimizer { name, implementation, momentum, centered, clip_grad_norm, set_to_none }
+        let in_backward = false;
+        Optimizer { name, implementation, momentum, centered, clip_grad_norm, set_to_none, in_backward }
     }
 }
 
 prop_compose! {
     fn stack()(
-        attention in choice(),
+        attention in one_of(&[Attention::Sdpa, Attention::Eager]),
         loss in choice(),
         tf32: bool,
         alloc_conf in one_of(&[

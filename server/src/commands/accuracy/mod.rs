@@ -62,6 +62,9 @@ fn judge_all(args: &Accuracy, inputs: &[Input], setup: Setup<'_>) -> anyhow::Res
         .flatten()
         .filter(|row| row.status == Status::Invalid || is_chosen(&args.cases, row))
         .collect();
+    if rows.is_empty() {
+        bail!("no run is chosen: --id, --family and --kind leave none");
+    }
     let summary = summarize(&rows);
     let limits = args.max.iter().chain(&args.min).flat_map(|limits| &limits.0);
     let limits: Vec<Checked> = limits.map(|limit| limit.check(&summary)).collect();

@@ -67,6 +67,11 @@ impl Experts {
         count * hidden + 3 * hidden * (count * width + shared) + gate
     }
 
+    /// Parameters of one layer's experts that a token does not go to.
+    pub(super) const fn idle_parameters(&self, hidden: u64) -> u64 {
+        3 * hidden * self.intermediate * (self.count - self.top_k)
+    }
+
     /// The widest tensor, elements per token.
     pub(super) fn widest(&self) -> u64 {
         2 * self.top_k * self.intermediate

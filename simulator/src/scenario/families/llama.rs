@@ -92,6 +92,12 @@ impl Family for LlamaLike {
         self.kind.class()
     }
 
+    fn idle_parameters(&self) -> u64 {
+        let [_, mixtures] = self.layer_kinds();
+        let idle = |experts: &Experts| mixtures * experts.idle_parameters(self.hidden);
+        self.experts.as_ref().map_or(0, idle)
+    }
+
     fn layers(&self) -> u64 {
         self.layers
     }

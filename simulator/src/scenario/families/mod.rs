@@ -209,6 +209,11 @@ pub trait Family: core::fmt::Debug {
     /// Tokens of the vocabulary.
     fn vocab(&self) -> u64;
 
+    /// Parameters that a token does not meet: those of the experts that it does not go to.
+    fn idle_parameters(&self) -> u64 {
+        0
+    }
+
     /// Tokens that the layers see of one item, of sequences of this length.
     fn tokens(&self, seq_len: u64) -> u64 {
         seq_len
@@ -336,6 +341,16 @@ pub enum Positions {
     Trained(u64),
     /// There is no last one.
     Any,
+}
+
+impl Positions {
+    /// How many it has or was trained for.
+    pub const fn limit(self) -> Option<u64> {
+        match self {
+            Self::Table(rows) | Self::Trained(rows) => Some(rows),
+            Self::Any => None,
+        }
+    }
 }
 
 /// A linear layer's weight and bias.
