@@ -9,13 +9,15 @@ use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 
 use super::chunk::Context;
-use super::layer::{Linear, row_parallel};
+use super::layer::{Linear, Norm, row_parallel, runner};
 use super::rank::Rank;
 
 /// Its parameters.
 #[derive(Debug)]
 pub(super) struct Attention {
     proj: Linear,
+    /// Transformer Engine's norm before the first product.
+    norm: Option<Norm>,
     qkv: Linear,
 }
 
@@ -70,9 +72,13 @@ impl Attention {
         let query = config.query_width() / rank.tensor;
         let proj =
             Linear::register(tape, &format!("{path}.linear_proj"), [hidden, query], config.bias);
+        let norm = config
+            .engine
+            .is_some()
+            .then(|| Norm::register(tape, config, &format!("{path}.linear_qkv")));
         let qkv = [config.qkv_width() / rank.tensor, hidden];
         let qkv = Linear::register(tape, &format!("{path}.linear_qkv"), qkv, config.qkv_bias);
-        Self { proj, qkv }
+        Self { proj, norm, qkv }
     }
 
     /// The bias that is added after the layer's attention.
@@ -93,7 +99,11 @@ impl Attention {
         let [rotated_query, rotated_key] = match context.frequencies {
             Some(frequencies) => {
                 tape.enter(Block::Rotary, "apply_rotary_pos_emb");
-                [&query, &key].map(|part| rotate(tape, part, frequencies))
+                let fused = context.config.engine.is_some_and(|engine| engine.fused_rope);
+                [&query, &key].map(|part| match fused {
+                    true => tape.fused_rotation(part, frequencies),
+                    false => rotate(tape, part, frequencies),
+                })
             }
             None => [tape.share(&query), tape.share(&key)],
         };
@@ -107,7 +117,7 @@ impl Attention {
             core_attention(tape, context, inputs)
         };
         tape.enter(Block::Attention, "linear_proj");
-        let output = row_parallel(tape, context.rank, &attended, self.proj.weight);
+        let output = row_parallel(tape, context, &attended, self.proj.weight);
         for tensor in [query, key, value, rotated_query, rotated_key, attended] {
             tape.release(tensor);
         }
@@ -124,8 +134,11 @@ impl Attention {
         x: &Tensor,
     ) -> [Tensor; 3] {
         tape.enter(Block::Attention, "linear_qkv");
-        let mixed =
-            tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, context.rank.gathered());
+        let (gathered, runner) = (context.rank.gathered(), runner(context.config));
+        let mixed = match &self.norm {
+            Some(norm) => tape.norm_linear(x, norm.both(), self.qkv.both(), gathered, runner),
+            None => tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, gathered, runner),
+        };
         let Heads { tokens, batch, groups, dim, .. } = heads;
         let of_query = heads.repeat() * dim;
         let grouped = Shape::new([tokens, batch, groups, of_query + 2 * dim]);
@@ -183,6 +196,9 @@ pub(super) fn core_attention(
     [query, key, value]: [&Tensor; 3],
 ) -> Tensor {
     tape.enter(Block::Attention, "core_attention");
+    if context.config.engine.is_some() {
+        return engine_attention(tape, context.rank.context, [query, key, value]);
+    }
     let heads = Heads::of(context);
     let Heads { tokens, batch, dim, .. } = heads;
     let rows = batch * heads.queries;
@@ -218,6 +234,22 @@ pub(super) fn core_attention(
     };
     for tensor in [by_row, flat_query, key, flat_key, value, flat_value, scores, weights, dropped] {
         tape.release(tensor);
+    }
+    attended
+}
+
+/// `TEDotProductAttention`: parts of one product lie in no layout that the kernels know, and are copied.
+///
+/// Source: `get_qkv_layout`, Transformer Engine 2.11
+/// (`pytorch/attention/dot_product_attention/utils.py`).
+fn engine_attention(tape: &mut Tape, ranks: u64, inputs: [&Tensor; 3]) -> Tensor {
+    let parts = inputs.map(|part| match part.layout {
+        Layout::Contiguous => tape.share(part),
+        _ => tape.made_contiguous(part, part.shape, Layout::Contiguous),
+    });
+    let attended = tape.engine_attention(parts.each_ref(), ranks);
+    for part in parts {
+        tape.release(part);
     }
     attended
 }

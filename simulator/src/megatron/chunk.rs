@@ -4,7 +4,7 @@
 //! `transformer/transformer_block.py`.
 
 use crate::scenario::{MegatronGpt, Normalization, Position};
-use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, Prim, Runner, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 use crate::wire::timeline::Category;
@@ -62,7 +62,7 @@ impl Chunk {
         let position_embeddings = (first && config.position == Position::Learned)
             .then(|| table(tape, "embedding.position_embeddings.weight", config.positions));
         let inverse = if config.position == Position::Rope {
-            inverse_frequencies(tape, config.head_dim)
+            inverse_frequencies(tape, config.rotary_dim)
         } else {
             StorageId::NONE
         };
@@ -216,14 +216,14 @@ impl Chunk {
         if config.position != Position::Rope {
             return None;
         }
-        let shape = Shape::new([rank.tokens, 1, 1, 2 * (config.head_dim / 2)]);
+        let shape = Shape::new([rank.tokens, 1, 1, 2 * (config.rotary_dim / 2)]);
         if self.frequencies[1] == StorageId::NONE {
             tape.enter(Block::Rotary, "rotary_pos_emb");
             let positions = Shape::new([rank.tokens]);
             let range = tape.helper(positions, DType::F32, Prim::Arange);
             let shifted = tape.helper(positions, DType::F32, Prim::Add);
             tape.release(range);
-            let outer = Shape::new([rank.tokens, config.head_dim / 2]);
+            let outer = Shape::new([rank.tokens, config.rotary_dim / 2]);
             let half = tape.helper(outer, DType::F32, Prim::Mul);
             tape.release(shifted);
             let both = tape.helper(shape, DType::F32, Prim::Cat);
@@ -236,6 +236,8 @@ impl Chunk {
 
     /// The losses of a micro-batch's tokens, `[batch, tokens]`.
     ///
+    /// `fused`: by Transformer Engine's kernels.
+    ///
     /// Source: `_postprocess`, `compute_language_model_loss`
     /// (`models/common/language_module/language_module.py`).
     pub(super) fn loss(
@@ -244,11 +246,12 @@ impl Chunk {
         rank: &Rank,
         hidden: Tensor,
         labels: &Tensor,
+        fused: bool,
     ) -> Tensor {
         tape.enter(Block::LmHead, "output_layer");
         let weight = self.output_weight.or(self.word_embeddings);
         let weight = weight.expect("the last chunk has the output projection");
-        let logits = tape.parallel_linear(&hidden, weight, None, rank.gathered());
+        let logits = tape.parallel_linear(&hidden, weight, None, rank.gathered(), Runner::Torch);
         tape.categorise(logits.storage, Category::Logits);
         tape.enter(Block::Loss, "vocab_parallel_cross_entropy");
         let by_token = Shape::new([rank.tokens, rank.batch]);
@@ -257,7 +260,11 @@ impl Chunk {
         } else {
             tape.helper(by_token, DType::I64, Prim::Copy)
         };
-        let loss = tape.vocab_parallel_cross_entropy(&logits, &labels);
+        let loss = if fused {
+            tape.cross_entropy_in_place(&logits, &labels, rank.tensor)
+        } else {
+            tape.vocab_parallel_cross_entropy(&logits, &labels)
+        };
         let by_sequence = Shape::new([rank.batch, rank.tokens]);
         let losses = if rank.batch == 1 {
             tape.seen(&loss, by_sequence, Layout::Contiguous, Layout::Contiguous)
@@ -364,6 +371,11 @@ impl Norm {
         Self { weight, bias }
     }
 
+    /// Its parameters as Transformer Engine's module takes them.
+    pub(super) fn both(&self) -> [Option<ParamId>; 2] {
+        [Some(self.weight), self.bias]
+    }
+
     /// Runs it.
     pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor) -> Tensor {
         match self.bias {
@@ -374,6 +386,11 @@ impl Norm {
 }
 
 impl Linear {
+    /// Its parameters as Transformer Engine's module takes them.
+    pub(super) fn both(&self) -> [Option<ParamId>; 2] {
+        [Some(self.weight), self.bias]
+    }
+
     /// Registers a product's weight and bias under a module's path.
     pub(super) fn register(tape: &mut Tape, path: &str, sizes: [u64; 2], bias: bool) -> Self {
         let weight = tape.new_parameter(format!("{path}.weight"), Shape::new(sizes), DType::BF16);

@@ -2,7 +2,7 @@
 //! optimizer.
 //!
 //! Source: megatron-core 0.19.2 with its "local" layer specification, without Transformer Engine and
-//! Apex.
+//! Apex, or with Transformer Engine's layers and optimizer.
 
 mod attention;
 mod buffers;
@@ -85,7 +85,8 @@ impl Job {
                 all.push(buffer);
             }
         }
-        let optimizers = optimizers(&mut tape, &rank, &owned, &all);
+        let fused = config.engine.is_some();
+        let optimizers = optimizers(&mut tape, &rank, &owned, &all, fused);
         let clips = scenario.document().optimizer.clip_grad_norm;
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
         let model = Model { config, rank, chunks };
@@ -194,6 +195,7 @@ fn optimizers(
     rank: &Rank,
     owned: &[Vec<ParamId>],
     buffers: &[(bool, Buffer)],
+    fused: bool,
 ) -> Vec<Optimizer> {
     let mut optimizers = Vec::new();
     for expert in [false, true] {
@@ -205,7 +207,7 @@ fn optimizers(
             all.map(|&id| (id, tape.param(id).shape.elements())).collect()
         };
         if !expert || !shards.is_empty() {
-            optimizers.push(Optimizer::new(tape, shards.into_iter()));
+            optimizers.push(Optimizer::new(tape, shards.into_iter(), fused));
         }
     }
     optimizers
@@ -242,7 +244,7 @@ impl Recompute for Model {
             Part::Layers { first, .. } => {
                 let mask = self.mask(tape, kept[1]);
                 let frequencies = kept.get(2).map(|&storage| {
-                    let dim = 2 * (config.head_dim / 2);
+                    let dim = 2 * (config.rotary_dim / 2);
                     tape.handle(storage, Shape::new([rank.tokens, 1, 1, dim]), DType::F32)
                 });
                 let context = Context {

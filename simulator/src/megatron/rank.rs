@@ -18,6 +18,8 @@ pub(super) struct Rank {
     pub(super) chunks: u64,
     /// The stage.
     pub(super) stage: u64,
+    /// Ranks that share each sequence.
+    pub(super) context: u64,
     /// Expert-parallel ranks.
     pub(super) expert: u64,
     /// Data-parallel replicas.
@@ -30,7 +32,7 @@ pub(super) struct Rank {
     pub(super) checkpointing: Checkpointing,
     /// Sequences of a micro-batch.
     pub(super) batch: u64,
-    /// Tokens of a sequence.
+    /// Tokens of a sequence on this rank.
     pub(super) tokens: u64,
     /// Micro-batches of a step.
     pub(super) micro_batches: u64,
@@ -48,13 +50,14 @@ impl Rank {
             pipeline,
             chunks: parallel.virtual_stages,
             stage: parallel.stage,
+            context: parallel.context,
             expert: parallel.expert,
             replicas: (world / (tensor * pipeline)).max(1),
             expert_replicas: (world / (tensor * pipeline * parallel.expert)).max(1),
             distributed_optimizer: parallel.data == Some(DataParallel::DistributedOptimizer),
             checkpointing: document.checkpointing,
             batch: document.workload.micro_batch,
-            tokens: document.workload.seq_len,
+            tokens: document.workload.seq_len / parallel.context,
             micro_batches: document.workload.grad_accum,
         }
     }

@@ -52,7 +52,11 @@ impl Job {
         }
         tape.set_grad_enabled(true);
         let first = tape.n_nodes() - usize::from(input.is_some());
-        let item = data[chunk].next(tape, &model.rank);
+        let item = data[chunk].next(
+            tape,
+            &model.rank,
+            model.config.engine.is_none_or(|engine| engine.mask),
+        );
         let batch = Batch {
             ids: &item.ids,
             positions: &item.positions,
@@ -64,7 +68,8 @@ impl Job {
         let mut output = part.forward(tape, &model.config, &model.rank, &batch);
         if last {
             tape.phase(PhaseKind::Loss, micro_batch);
-            output = part.loss(tape, &model.rank, output, &item.labels);
+            let fused = model.config.engine.is_some_and(|engine| engine.fused_loss);
+            output = part.loss(tape, &model.rank, output, &item.labels, fused);
         }
         for tensor in [item.ids, item.labels, item.positions, item.mask] {
             tape.release(tensor);

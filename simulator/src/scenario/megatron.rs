@@ -89,6 +89,14 @@ fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
     if parallel.sequence {
         divide("parallel.tensor", tensor, "seq_len", scenario.workload.seq_len);
     }
+    if 1 < parallel.context {
+        // Each rank has a part from either end of a sequence, and exchanges it for heads.
+        let ranks = tensor.saturating_mul(parallel.context);
+        let parts = ranks.saturating_mul(2);
+        divide("parallel.context", parts, "seq_len", scenario.workload.seq_len);
+        divide("parallel.context", ranks, "num_attention_heads", model.heads);
+        divide("parallel.context", ranks, "num_query_groups", model.groups);
+    }
     let chunks = pipeline.saturating_mul(virtual_stages);
     let path = if 1 < virtual_stages { "parallel.virtual_stages" } else { "parallel.pipeline" };
     divide(path, chunks, "num_layers", model.layers());

@@ -1,4 +1,4 @@
-//! `GPTModel` of Megatron-core, from its "local" layer specification.
+//! `GPTModel` of Megatron-core, from its "local" layer specification or from Transformer Engine's.
 
 use super::fields::must_be_off;
 use super::{Family, Positions, must_divide};
@@ -32,10 +32,14 @@ pub struct MegatronGpt {
     pub positions: u64,
     /// `position_embedding_type`.
     pub position: Position,
+    /// Elements of a head that rotate: `kv_channels` times `rotary_percent`.
+    pub rotary_dim: u64,
     /// `normalization`.
     pub normalization: Normalization,
-    /// `gated_linear_unit` with `activation_func = "silu"`; plain GELU otherwise.
+    /// `gated_linear_unit` with `activation_func = "silu"`.
     pub gated: bool,
+    /// `activation_func = "squared_relu"`; plain GELU where neither is set.
+    pub squared_relu: bool,
     /// `add_bias_linear`.
     pub bias: bool,
     /// `add_qkv_bias`, or `add_bias_linear`.
@@ -52,6 +56,22 @@ pub struct MegatronGpt {
     pub tied: bool,
     /// Experts, where the layers have them.
     pub mixture: Option<Mixture>,
+    /// `transformer_impl = "transformer_engine"`: its modules in place of the local ones.
+    pub engine: Option<Engine>,
+}
+
+/// Options of a model whose layers are Transformer Engine's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "switches that do not depend on each other")]
+pub struct Engine {
+    /// `apply_rope_fusion`.
+    pub fused_rope: bool,
+    /// `cross_entropy_loss_fusion` with `cross_entropy_fusion_impl = "te"`.
+    pub fused_loss: bool,
+    /// `gradient_accumulation_fusion`: gradients of weights are added to their buffer by the products.
+    pub fused_gradients: bool,
+    /// `create_attention_mask_in_dataloader`.
+    pub mask: bool,
 }
 
 /// Where positions enter.
@@ -176,7 +196,7 @@ impl Family for MegatronGpt {
 
     fn flash_head_dim(&self) -> bool {
         // The local specification writes the scores out.
-        false
+        self.engine.is_some()
     }
 
     fn tied(&self) -> bool {
@@ -202,11 +222,10 @@ impl Family for MegatronGpt {
 }
 
 /// Arguments that ask for another program.
-const OFF: [&str; 21] = [
+const OFF: [&str; 20] = [
     "apply_query_key_layer_scaling",
     "attention_output_gate",
     "cpu_offloading",
-    "cross_entropy_loss_fusion",
     "fp4",
     "fp8",
     "fp32_residual_connection",
@@ -247,8 +266,9 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         faults,
     );
     let gated = table.flag_or("gated_linear_unit", false, faults)?;
-    let activation: &[(&str, ())] = if gated { &[("silu", ())] } else { &[("gelu", ())] };
-    choice(table, "activation_func", activation, faults);
+    let activation: &[(&str, bool)] =
+        if gated { &[("silu", false)] } else { &[("gelu", false), ("squared_relu", true)] };
+    let squared_relu = choice(table, "activation_func", activation, faults)?;
     let bias = table.flag_or("add_bias_linear", true, faults)?;
     let qkv_bias = table.flag_or("add_qkv_bias", false, faults)? || bias;
     let fused_activation = table.flag_or("bias_activation_fusion", false, faults);
@@ -261,9 +281,12 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         0 => (None, ffn),
         experts => mixture(table, experts, ffn, faults)?,
     };
+    let engine = engine(table, mixture.is_some(), faults);
     let fused = fused_activation == Some(true);
     check_activation(table, [fused, gated, bias, mixture.is_some()], faults);
-    if position == Some(Position::Rope) && head_dim.is_some_and(|dim| !dim.is_multiple_of(2)) {
+    let share = table.number_or("rotary_percent", 0.0..=1.0, 1.0, faults);
+    let rotary_dim = rotary_dim(head_dim.unwrap_or(2), share.unwrap_or(1.0));
+    if position == Some(Position::Rope) && (rotary_dim < 2 || !rotary_dim.is_multiple_of(2)) {
         let path = table.path("kv_channels");
         let message = "rotary embeddings turn pairs of elements: heads have an even width";
         faults.push(Fault::new(path, Rule::Divisible, message));
@@ -281,8 +304,10 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         vocab: vocab?,
         positions: positions?,
         position: position?,
+        rotary_dim,
         normalization: normalization?,
         gated,
+        squared_relu,
         bias,
         qkv_bias,
         fused_activation: fused_activation?,
@@ -291,7 +316,60 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         attention_dropout: attention_dropout?,
         tied: tied?,
         mixture,
+        engine: engine?,
     })
+}
+
+/// `int(kv_channels * rotary_percent)` (`RotaryEmbedding.__init__`).
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "a share of a width within its limits"
+)]
+fn rotary_dim(head_dim: u64, share: f64) -> u64 {
+    (head_dim as f64 * share) as u64
+}
+
+/// Whose modules the layers are made of.
+///
+/// Source: `transformer_impl` and what goes with it in megatron-core 0.19.2
+/// (`transformer/transformer_config.py`, `models/gpt/gpt_layer_specs.py`).
+#[expect(clippy::option_option, reason = "absent where a field cannot be read, and where local")]
+fn engine(table: &mut Table<'_>, mixture: bool, faults: &mut Faults) -> Option<Option<Engine>> {
+    let words = [("local", false), ("transformer_engine", true)];
+    let is_engine = choice(table, "transformer_impl", &words, faults)?;
+    let backend: &[(&str, ())] =
+        if is_engine { &[("auto", ()), ("fused", ())] } else { &[("auto", ()), ("unfused", ())] };
+    choice(table, "attention_backend", backend, faults);
+    if !is_engine {
+        for key in ["apply_rope_fusion", "cross_entropy_loss_fusion"] {
+            must_be_off(table, key, "its program is not simulated", faults);
+        }
+        // Without Transformer Engine a gradient that was added already leaves a dummy of its size.
+        table.flag_or("gradient_accumulation_fusion", false, faults);
+        return Some(None);
+    }
+    if mixture {
+        let reason = "experts of Transformer Engine are not simulated: set `transformer_impl` to \
+                      `local`";
+        let fault = Fault::new(table.path("transformer_impl"), Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
+    }
+    let fused_rope = table.flag_or("apply_rope_fusion", false, faults);
+    let fused_loss = table.flag_or("cross_entropy_loss_fusion", false, faults);
+    if fused_loss == Some(true) {
+        // The default, `native`, is another program.
+        choice(table, "cross_entropy_fusion_impl", &[("te", ())], faults);
+    }
+    let fused_gradients = table.flag_or("gradient_accumulation_fusion", false, faults);
+    let mask = table.flag_or("create_attention_mask_in_dataloader", true, faults);
+    Some(Some(Engine {
+        fused_rope: fused_rope?,
+        fused_loss: fused_loss?,
+        fused_gradients: fused_gradients?,
+        mask: mask?,
+    }))
 }
 
 /// Arguments that change no size, and those that ask for another program.
@@ -299,8 +377,6 @@ fn check_others(table: &mut Table<'_>, faults: &mut Faults) {
     for key in OFF {
         must_be_off(table, key, "its program is not simulated", faults);
     }
-    // Without Transformer Engine a gradient that was added already leaves a dummy of its size.
-    table.flag_or("gradient_accumulation_fusion", false, faults);
     // It goes with the default load.
     table.flag_or("moe_router_force_load_balancing", true, faults);
 }
