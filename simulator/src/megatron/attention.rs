@@ -4,11 +4,12 @@
 //! `fusions/fused_softmax.py`, `models/common/embeddings/rope_utils.py`.
 
 use crate::scenario::MegatronGpt;
-use crate::tape::{Block, ParamId, Part, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 
 use super::chunk::Context;
+use super::deepspeed::before_scores;
 use super::layer::{Linear, Norm, row_parallel, runner};
 use super::rank::Rank;
 
@@ -212,10 +213,17 @@ pub(super) fn core_attention(
     let by_head = Shape::new([rows, tokens, dim]);
     let [flat_query, flat_key] =
         [query, &key].map(|part| tape.seen(part, flat, Layout::Strided, order));
-    tape.global_buffer(rows * tokens * tokens * query.dtype.bytes());
+    let bytes = rows * tokens * tokens * query.dtype.bytes();
+    let raw = if context.rank.deepspeed {
+        before_scores(tape, context.config, bytes)
+    } else {
+        tape.global_buffer(bytes);
+        StorageId::NONE
+    };
     let [query_heads, key_heads] =
         [&flat_query, &flat_key].map(|part| tape.seen(part, by_head, Layout::Strided, order));
     let scores = tape.scaled_scores(&query_heads, &key_heads);
+    tape.release_storage(raw);
     for tensor in [query_heads, key_heads] {
         tape.release(tensor);
     }
@@ -259,6 +267,13 @@ fn probabilities(tape: &mut Tape, context: &Context<'_>, heads: Heads, scores: &
     let Heads { tokens, batch, .. } = heads;
     let shape = Shape::new([batch, heads.queries, tokens, tokens]);
     let seen = tape.seen(scores, shape, Layout::Contiguous, Layout::Contiguous);
+    if context.config.fused_softmax {
+        let softmax = tape.masked_softmax(&seen);
+        tape.release(seen);
+        let dropped = tape.dropout(&softmax, context.config.attention_dropout);
+        tape.release(softmax);
+        return dropped;
+    }
     let wide = tape.cast(&seen, DType::F32);
     tape.release(seen);
     let masked = tape.masked_fill_in_place(wide, context.mask);

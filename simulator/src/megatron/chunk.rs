@@ -17,13 +17,15 @@ use super::rank::Rank;
 pub(super) struct Chunk {
     /// Its number in its stage.
     pub(super) index: u64,
-    word_embeddings: Option<ParamId>,
-    position_embeddings: Option<ParamId>,
+    pub(super) word_embeddings: Option<ParamId>,
+    pub(super) position_embeddings: Option<ParamId>,
+    /// The norm after the embedding (`embed_layernorm`).
+    pub(super) embedding_norm: Option<Norm>,
     pub(super) layers: Vec<Layer>,
     /// The first layer's number in the model.
     first_layer: u64,
-    final_norm: Option<Norm>,
-    output_weight: Option<ParamId>,
+    pub(super) final_norm: Option<Norm>,
+    pub(super) output_weight: Option<ParamId>,
     /// Frequencies of rotary embeddings: the inverse ones, and those of every position once made.
     pub(super) frequencies: [StorageId; 2],
 }
@@ -61,6 +63,8 @@ impl Chunk {
         let word_embeddings = first.then(|| table(tape, "embedding.word_embeddings.weight", vocab));
         let position_embeddings = (first && config.position == Position::Learned)
             .then(|| table(tape, "embedding.position_embeddings.weight", config.positions));
+        let norm = |tape: &mut Tape| Norm::register(tape, config, "embedding.norm");
+        let embedding_norm = (first && config.embedding_norm).then(|| norm(tape));
         let inverse = if config.position == Position::Rope {
             inverse_frequencies(tape, config.rotary_dim)
         } else {
@@ -74,10 +78,20 @@ impl Chunk {
         // `skip_weight_param_allocation`: the embedding's weight serves where both are here.
         let own = last && !(first && config.tied);
         let output_weight = own.then(|| table(tape, "output_layer.weight", vocab));
+        if own && rank.deepspeed {
+            // `TiedLayerSpec` builds the whole `EmbeddingPipe` once more.
+            if config.position == Position::Learned {
+                table(tape, "output_layer.position_embeddings.weight", config.positions);
+            }
+            if config.embedding_norm {
+                norm(tape);
+            }
+        }
         Self {
             index,
             word_embeddings,
             position_embeddings,
+            embedding_norm,
             layers,
             first_layer,
             final_norm,
@@ -101,6 +115,9 @@ impl Chunk {
     ) -> Tensor {
         let embedded = match batch.received {
             Some(received) => tape.share(received),
+            None if rank.deepspeed => {
+                self.embed_pipe(tape, config, rank, [batch.ids, batch.positions])
+            }
             None => self.embed(tape, config, rank, batch),
         };
         let frequencies = self.frequencies(tape, config, rank);
@@ -124,7 +141,7 @@ impl Chunk {
                 tape.release(core::mem::replace(&mut hidden, output));
             }
         }
-        if let Some(norm) = &self.final_norm {
+        if let Some(norm) = self.final_norm.as_ref().filter(|_| !rank.deepspeed) {
             tape.enter(Block::FinalNorm, "final_layernorm");
             let normed = norm.forward(tape, &hidden);
             tape.release(core::mem::replace(&mut hidden, normed));
@@ -168,6 +185,12 @@ impl Chunk {
     /// The layer's number in the model.
     pub(super) fn layer_number(&self, index: usize) -> u32 {
         number(self.first_layer, index)
+    }
+
+    /// Rows of the embedding, before what is done to them.
+    pub(super) fn look_up(&self, tape: &mut Tape, rank: &Rank, ids: &Tensor) -> Tensor {
+        let words = self.word_embeddings.expect("the first chunk has the embedding");
+        vocab_parallel(tape, rank, ids, words, false)
     }
 
     /// `LanguageModelEmbedding.forward`.

@@ -8,6 +8,7 @@ mod attention;
 mod buffers;
 mod chunk;
 mod data;
+mod deepspeed;
 mod interleaved;
 mod layer;
 mod moe;
@@ -29,6 +30,7 @@ use attention::{core_attention, leaves};
 use buffers::Buffer;
 use chunk::{Chunk, Context};
 use data::Data;
+use deepspeed::DeepSpeed;
 use optimizer::{Optimizer, grad_norm};
 use rank::Rank;
 
@@ -46,6 +48,7 @@ pub struct Job {
     tape: Tape,
     model: Model,
     clips: bool,
+    deepspeed: Option<DeepSpeed>,
     optimizers: Vec<Optimizer>,
     /// Gradient and weight buffers.
     buffers: Vec<StorageId>,
@@ -78,6 +81,12 @@ impl Job {
         }
         let mut all = Vec::new();
         let mut buffers = Vec::new();
+        let mut engine = None;
+        if rank.deepspeed {
+            engine = DeepSpeed::new(&mut tape, scenario, &rank);
+            // Nothing is left to Megatron's buffers and optimizers.
+            owned.clear();
+        }
         for (chunk, params) in chunks.iter().zip(&owned) {
             let shared = chunk.shared_embedding().filter(|_| config.tied && 1 < rank.pipeline);
             for buffer in chunk_buffers(&tape, &rank, params, shared) {
@@ -86,7 +95,11 @@ impl Job {
             }
         }
         let fused = config.engine.is_some();
-        let optimizers = optimizers(&mut tape, &rank, &owned, &all, fused);
+        let optimizers = if rank.deepspeed {
+            Vec::new()
+        } else {
+            optimizers(&mut tape, &rank, &owned, &all, fused)
+        };
         let clips = scenario.document().optimizer.clip_grad_norm;
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
         let model = Model { config, rank, chunks };
@@ -95,6 +108,7 @@ impl Job {
             tape,
             model,
             clips,
+            deepspeed: engine,
             optimizers,
             buffers,
             inputs,
@@ -109,6 +123,20 @@ impl Job {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         self.forward_backward();
+        if let Some(engine) = &mut self.deepspeed {
+            engine.step(&mut self.tape);
+        } else {
+            self.clip_and_update();
+        }
+        self.tape.phase(PhaseKind::ZeroGrad, 0);
+        for data in core::mem::take(&mut self.data) {
+            data.end(&mut self.tape);
+        }
+        self.take_run()
+    }
+
+    /// Megatron's own optimizers.
+    fn clip_and_update(&mut self) {
         if self.clips {
             let copy = self.copied_embedding();
             grad_norm(&mut self.tape, &self.optimizers, copy);
@@ -120,11 +148,6 @@ impl Job {
         for optimizer in &mut self.optimizers {
             optimizer.step(&mut self.tape);
         }
-        self.tape.phase(PhaseKind::ZeroGrad, 0);
-        for data in core::mem::take(&mut self.data) {
-            data.end(&mut self.tape);
-        }
-        self.take_run()
     }
 
     /// The last stage's copy of the embedding, which the first stage counts.
@@ -155,6 +178,7 @@ impl Job {
         held.extend(self.model.chunks.iter_mut().flat_map(|chunk| &mut chunk.frequencies));
         held.extend(self.inputs.as_flattened_mut());
         held.push(&mut self.auxiliary_scale);
+        held.extend(self.deepspeed.iter_mut().flat_map(DeepSpeed::storages));
         let mut ids: Vec<StorageId> = held.iter().map(|id| **id).collect();
         let (record, next_origin) = self.tape.take_record(&mut ids);
         for (id, renumbered) in held.into_iter().zip(ids) {

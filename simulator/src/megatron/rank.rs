@@ -28,6 +28,8 @@ pub(super) struct Rank {
     pub(super) expert_replicas: u64,
     /// Whether optimizer states are shared out.
     pub(super) distributed_optimizer: bool,
+    /// Whether `DeepSpeed` runs the pipeline and the update.
+    pub(super) deepspeed: bool,
     /// What is computed again.
     pub(super) checkpointing: Checkpointing,
     /// Sequences of a micro-batch.
@@ -55,6 +57,7 @@ impl Rank {
             replicas: (world / (tensor * pipeline)).max(1),
             expert_replicas: (world / (tensor * pipeline * parallel.expert)).max(1),
             distributed_optimizer: parallel.data == Some(DataParallel::DistributedOptimizer),
+            deepspeed: parallel.data == Some(DataParallel::Zero1),
             checkpointing: document.checkpointing,
             batch: document.workload.micro_batch,
             tokens: document.workload.seq_len / parallel.context,
@@ -77,8 +80,12 @@ impl Rank {
     /// Source: `get_transformer_layer_offset`, megatron-core 0.19.2
     /// (`transformer/transformer_layer.py`).
     pub(super) const fn layers(&self, model: &MegatronGpt, chunk: u64) -> (u64, u64) {
-        let count = model.layers / (self.pipeline * self.chunks);
-        ((chunk * self.pipeline + self.stage) * count, count)
+        let [before, after] = [model.split_embedding as u64, model.split_loss as u64];
+        let count = (model.layers + before + after) / (self.pipeline * self.chunks);
+        let at = chunk * self.pipeline + self.stage;
+        let first = if at == 0 { 0 } else { at * count - before };
+        let end = if self.is_last(chunk) { model.layers } else { (at + 1) * count - before };
+        (first, end - first)
     }
 
     /// Whether a chunk has the embedding.

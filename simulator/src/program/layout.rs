@@ -1,7 +1,7 @@
 //! The layout over several GPUs, as it changes construction and installs its hooks.
 
 use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, ZeroOptions, parallelize, zero};
-use crate::tape::{ParamId, Sharding, Tape};
+use crate::tape::{Hooks, ParamId, Sharding, Tape};
 use crate::tensor::DType;
 use crate::wire::Scenario;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
@@ -30,8 +30,9 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
             hooks.shard_whole(tape);
         }
         tape.install(Box::new(hooks));
-    } else if let Some(options) = zero_options(scenario) {
-        let hooks = zero(tape, options);
+    } else if let Some(hooks) =
+        zero_hooks(tape, scenario, [scenario.hardware.count, scenario.workload.grad_accum])
+    {
         tape.install(hooks);
     } else if scenario.parallel.data == Some(DataParallel::Ddp) {
         let options = &scenario.parallel.ddp;
@@ -65,6 +66,17 @@ fn fsdp(scenario: &Scenario) -> Option<FsdpOptions> {
         passes: if options.no_sync { scenario.workload.grad_accum } else { 1 },
         flat: options.flat,
     })
+}
+
+/// `DeepSpeed`'s stages over so many ranks, when the replicas share by them; `micro_batches`: backwards
+/// between two updates, as the hooks are told of them.
+pub fn zero_hooks(
+    tape: &mut Tape,
+    scenario: &Scenario,
+    [ranks, micro_batches]: [u64; 2],
+) -> Option<Box<dyn Hooks>> {
+    let options = zero_options(scenario)?;
+    Some(zero(tape, ZeroOptions { ranks, micro_batches, ..options }))
 }
 
 /// `DeepSpeed`'s settings, when the replicas share by stages.

@@ -6,6 +6,8 @@ mod loss;
 mod optimizer;
 mod scaler;
 
+pub use layout::zero_hooks;
+
 use crate::blocks::{Forwarded, Network, Style, register};
 use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};

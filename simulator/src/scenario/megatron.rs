@@ -47,7 +47,10 @@ fn check_choices(scenario: &Scenario, faults: &mut Faults) {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
         faults.push(fault.mend(path, mend));
     };
-    if scenario.precision != Precision::Bf16 {
+    let deepspeed = scenario.parallel.data == Some(DataParallel::Zero1);
+    if scenario.precision != Precision::Bf16
+        && !(deepspeed && scenario.precision == Precision::Fp16)
+    {
         let reason = "Megatron-core is simulated in bf16 alone";
         unsupported("precision", reason, "bf16".into());
     }
@@ -56,7 +59,7 @@ fn check_choices(scenario: &Scenario, faults: &mut Faults) {
         let reason = "Megatron-core is simulated with AdamW alone";
         unsupported("optimizer.name", reason, "adamw".into());
     }
-    if optimizer.implementation != Implementation::Foreach {
+    if optimizer.implementation != Implementation::Foreach && !deepspeed {
         let reason = "Megatron-core makes PyTorch's AdamW with its default implementation";
         unsupported("optimizer.implementation", reason, "foreach".into());
     }
@@ -99,7 +102,8 @@ fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
     }
     let chunks = pipeline.saturating_mul(virtual_stages);
     let path = if 1 < virtual_stages { "parallel.virtual_stages" } else { "parallel.pipeline" };
-    divide(path, chunks, "num_layers", model.layers());
+    let slots = model.layers() + u64::from(model.split_embedding) + u64::from(model.split_loss);
+    divide(path, chunks, "num_layers", slots);
     if let Some(mixture) = &model.mixture {
         divide("parallel.expert", expert, "num_moe_experts", mixture.experts);
     }
@@ -136,13 +140,38 @@ fn check_conflicts(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults
     let data = parallel
         .data
         .filter(|data| !matches!(data, DataParallel::Ddp | DataParallel::DistributedOptimizer));
-    if let Some(data) = data {
+    if model.embedding_norm && data != Some(DataParallel::Zero1) {
+        let message =
+            "a norm after the embedding is Megatron-DeepSpeed's (`parallel.data = \"zero1\"`)";
+        conflict("model.config.embed_layernorm", message, false.into());
+    }
+    if data == Some(DataParallel::Zero1) {
+        check_deepspeed(scenario, model, faults);
+    } else if let Some(data) = data {
         let message =
             format!("Megatron-core's replicas share in other ways than `{}`", data.word());
         conflict("parallel.data", &message, "distributed_optimizer".into());
     }
     if model.mixture.is_some() {
         check_mixture(scenario, faults);
+    }
+}
+
+/// Megatron-DeepSpeed has Megatron's local layers, one chunk a stage, and no other way to share.
+fn check_deepspeed(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
+    let parallel = &scenario.parallel;
+    let refused = [
+        (model.engine.is_some(), "model.config.transformer_impl"),
+        (model.mixture.is_some(), "model.config.num_moe_experts"),
+        (parallel.sequence, "parallel.sequence"),
+        (1 < parallel.virtual_stages, "parallel.virtual_stages"),
+        (parallel.zero.offload_optimizer, "parallel.zero.offload_optimizer"),
+        (parallel.zero.overlap_comm == Some(true), "parallel.zero.overlap_comm"),
+    ];
+    for (_, path) in refused.into_iter().filter(|(set, _)| *set) {
+        let reason = "under DeepSpeed's pipeline engine Megatron is simulated without it";
+        let fault = Fault::new(path, Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
     }
 }
 

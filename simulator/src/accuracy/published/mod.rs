@@ -1,6 +1,7 @@
 //! A published run against its prediction: what of it can be expressed, and which of its numbers
 //! can be compared.
 
+mod deepspeed;
 mod megatron;
 mod model;
 mod scenario;

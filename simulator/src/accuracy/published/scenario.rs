@@ -10,6 +10,7 @@ use crate::wire::scenario::{
 };
 use crate::wire::{ModelKind, Scenario};
 
+use super::deepspeed;
 use super::megatron;
 use super::model::{Described, described, projections};
 use super::tools::{Sharding, Tool, tool};
@@ -32,6 +33,9 @@ pub(super) struct Expressed {
 pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed, Vec<String>> {
     if megatron::is_megatron(run) {
         return megatron::express(run, catalog);
+    }
+    if deepspeed::is_deepspeed(run) {
+        return deepspeed::express(run, catalog);
     }
     let mut reasons = words::refusals(run);
     let mut remarks = Vec::new();

@@ -18,7 +18,8 @@ pub(super) fn times_count(run: &PublishedRun) -> bool {
     const AGAINST: [&str; 4] =
         ["use the memory only", "do not use it for tokens/s", "variable length", "dynamic padding"];
     // The clock knows no collectives between ranks that share products, layers or sequences.
-    if ["tp", "pp", "cp"].iter().any(|key| 1 < degree(run, key)) {
+    let pipelined = run.framework.starts_with("Megatron-DeepSpeed");
+    if pipelined || ["tp", "pp", "cp"].iter().any(|key| 1 < degree(run, key)) {
         return false;
     }
     !AGAINST.iter().any(|words| run.notes.contains(words) || run.other.contains(words))

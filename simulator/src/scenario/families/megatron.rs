@@ -54,6 +54,14 @@ pub struct MegatronGpt {
     pub attention_dropout: f64,
     /// `share_embeddings_and_output_weights`.
     pub tied: bool,
+    /// `masked_softmax_fusion`: mask and softmax of the scores in one kernel.
+    pub fused_softmax: bool,
+    /// `embed_layernorm` of Megatron-DeepSpeed: a norm after the embedding.
+    pub embedding_norm: bool,
+    /// `account_for_embedding_in_pipeline_split`: the first stage has a layer less.
+    pub split_embedding: bool,
+    /// `account_for_loss_in_pipeline_split`: the last stage has a layer less.
+    pub split_loss: bool,
     /// Experts, where the layers have them.
     pub mixture: Option<Mixture>,
     /// `transformer_impl = "transformer_engine"`: its modules in place of the local ones.
@@ -222,14 +230,13 @@ impl Family for MegatronGpt {
 }
 
 /// Arguments that ask for another program.
-const OFF: [&str; 20] = [
+const OFF: [&str; 19] = [
     "apply_query_key_layer_scaling",
     "attention_output_gate",
     "cpu_offloading",
     "fp4",
     "fp8",
     "fp32_residual_connection",
-    "masked_softmax_fusion",
     "moe_aux_loss_coeff",
     "moe_expert_capacity_factor",
     "moe_grouped_gemm",
@@ -276,6 +283,13 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     let hidden_dropout = table.number_or("hidden_dropout", limits::DROPOUT, 0.1, faults);
     let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.1, faults);
     let tied = table.flag_or("share_embeddings_and_output_weights", false, faults);
+    let mut flag = |key| table.flag_or(key, false, faults);
+    let [fused_softmax, embedding_norm, split_embedding, split_loss] = [
+        flag("masked_softmax_fusion")?,
+        flag("embed_layernorm")?,
+        flag("account_for_embedding_in_pipeline_split")?,
+        flag("account_for_loss_in_pipeline_split")?,
+    ];
     let experts = table.integer_or("num_moe_experts", 0..=*limits::HEADS.end(), 0, faults)?;
     let (mixture, ffn) = match experts {
         0 => (None, ffn),
@@ -315,6 +329,10 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         hidden_dropout: hidden_dropout?,
         attention_dropout: attention_dropout?,
         tied: tied?,
+        fused_softmax,
+        embedding_norm,
+        split_embedding,
+        split_loss,
         mixture,
         engine: engine?,
     })
