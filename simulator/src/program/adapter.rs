@@ -34,6 +34,9 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
         tape.param_mut(id).trainable = false;
     }
     quantise(tape, family, adapter);
+    if adapter.stable_embedding {
+        replace_embedding(tape);
+    }
     let mut narrow = Vec::new();
     for target in &targets {
         let dtype = tape.param(target.weight).dtype;
@@ -60,6 +63,21 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
     }
     tape.release_storage(previous);
     tape.enter_layer(None);
+}
+
+/// `StableEmbedding` takes over the embedding's weight; the old module stays, and the new weight needs a
+/// gradient, but came after the optimizer.
+///
+/// Source: `litgpt/finetune/lora.py` of October 2024 and later; `StableEmbedding`'s norm is left out.
+fn replace_embedding(tape: &mut Tape) {
+    let names = ["embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"];
+    let mut ids = (0..tape.n_params()).map(ParamId::new);
+    let found = ids.find(|&id| names.iter().any(|name| tape.param(id).name.ends_with(name)));
+    let Some(id) = found else { return };
+    let param = tape.param_mut(id);
+    (param.trainable, param.unoptimized) = (true, true);
+    let old = param.elements() * param.dtype.bytes();
+    tape.new_buffer("", old);
 }
 
 /// `Params4bit.cuda`, one linear layer after the other: codes and scales are made, the weight goes.

@@ -143,7 +143,7 @@ impl<'a> Process<'a> {
 
     /// Parameters that get a gradient.
     pub fn trainable_parameters(&self) -> u64 {
-        self.elements(|param| param.trainable)
+        self.elements(|param| param.trainable && !param.unoptimized)
     }
 
     /// Parameters that this rank keeps.

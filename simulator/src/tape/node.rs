@@ -267,6 +267,8 @@ pub struct Param {
     pub hooked: bool,
     /// Whether its gradients are added to a buffer as they come, and are not kept (`main_grad`).
     pub main_grad: bool,
+    /// Whether it gets gradients and no optimizer has it: they add up over steps.
+    pub unoptimized: bool,
     /// Its gradient, or that of the rank's part.
     pub grad: Option<StorageId>,
     /// Gradient of the whole parameter, where ranks hold parts of it, until it is reduced.
@@ -305,6 +307,7 @@ impl Param {
             adapter: None,
             hooked: false,
             main_grad: false,
+            unoptimized: false,
             grad: None,
             whole_grad: None,
             states: Vec::new(),

@@ -400,7 +400,7 @@ prop_compose! {
         dropout in one_of(&[0.0, 0.1]),
     ) -> Adapter {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false, stable_embedding: false }
     }
 }
 

@@ -247,5 +247,7 @@ fn adapter(
         base => base,
     };
     let base_head = tool.unties && base != BaseFormat::Whole;
-    Ok(Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head }))
+    // Since October 2024 (`finetune/lora.py`, #1770).
+    let stable_embedding = base_head && !run.framework.contains("PyTorch 2.1");
+    Ok(Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head, stable_embedding }))
 }
