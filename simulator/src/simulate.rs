@@ -329,7 +329,8 @@ fn time_context(scenario: &ValidScenario, counts: ParameterCounts, mode: TimeMod
     let (layers, width) = (family.layers(), family.heads() * family.head_dim());
     // Two FLOPs for each weight forward, two for its input's gradient, two for its own.
     let products = 4.0 * counts.total as f64 + 2.0 * counts.trainable as f64;
-    let ranks = scenario.document().parallel.tensor as f64;
+    let parallel = &scenario.document().parallel;
+    let ranks = (parallel.tensor * parallel.pipeline * parallel.context) as f64;
     let half = if family.task() == Task::CausalLm { 6.0 } else { 12.0 };
     let attention = half * layers as f64 * seen as f64 * width as f64;
     let model_flops = match family.forward_flops() {

@@ -298,7 +298,8 @@ fn check_ranks(prefixes: &[&str], max: &[&str], min: &[&str]) {
         .map(|capture| {
             let simulation = predict(capture, setup)
                 .unwrap_or_else(|faults| panic!("{}: {faults:?}", capture.id));
-            let parameters = Some(simulation.report.model.parameters);
+            let model = &simulation.report.model;
+            let parameters = Some(model.rank_parameters.unwrap_or(model.parameters));
             assert_eq!(parameters, capture.params.local, "{}: parameters", capture.id);
             Row::ok(head(capture), compare(&simulation, capture))
         })

@@ -21,7 +21,7 @@ mod tests;
 
 use crate::engine::{Recompute, Rerun};
 use crate::program::{Run, device};
-use crate::scenario::{MegatronGpt, ValidScenario};
+use crate::scenario::{Family, MegatronGpt, ValidScenario};
 use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::timeline::PhaseKind;
@@ -45,6 +45,8 @@ struct Model {
 /// One rank of a job.
 #[derive(Debug)]
 pub struct Job {
+    /// Of the whole model.
+    parameters: u64,
     tape: Tape,
     model: Model,
     clips: bool,
@@ -102,9 +104,11 @@ impl Job {
         };
         let clips = scenario.document().optimizer.clip_grad_norm;
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
-        let model = Model { config, rank, chunks };
         let origin = Vec::new();
+        let parameters = u64::try_from(config.parameters()).unwrap_or(u64::MAX);
+        let model = Model { config, rank, chunks };
         let mut job = Self {
+            parameters,
             tape,
             model,
             clips,
@@ -165,8 +169,13 @@ impl Job {
             .collect()
     }
 
+    /// Parameters of the whole model, a tied one counted once.
+    pub const fn parameters(&self) -> u64 {
+        self.parameters
+    }
+
     /// Parameters of this rank.
-    pub fn parameters(&self) -> u64 {
+    pub fn local_parameters(&self) -> u64 {
         (0..self.tape.n_params())
             .map(|index| self.tape.param(ParamId::new(index)).shape.elements())
             .sum()

@@ -217,13 +217,14 @@ impl Family for MegatronGpt {
             [self.hidden, self.vocab, self.positions, self.layers].map(u128::from);
         let table = if self.position == Position::Learned { positions * h } else { 0 };
         let tables = if self.tied { 1 } else { 2 };
+        let table = table + if self.embedding_norm { self.norm_parameters() } else { 0 };
         tables * vocab * h + table + layers * self.layer_parameters() + self.norm_parameters()
     }
 
     fn parameters_formula(&self) -> [String; 2] {
         let Self { vocab, hidden, layers, .. } = self;
         [
-            "V·h·(1 or 2) + P·h + L·layer + norm".to_owned(),
+            "V·h·(1 or 2) + P·h + L·layer + norms".to_owned(),
             format!("V={vocab}, h={hidden}, L={layers}, layer={}", self.layer_parameters()),
         ]
     }
