@@ -101,9 +101,12 @@ impl Attention {
             Some(frequencies) => {
                 tape.enter(Block::Rotary, "apply_rotary_pos_emb");
                 let fused = context.config.engine.is_some_and(|engine| engine.fused_rope);
-                [&query, &key].map(|part| match fused {
-                    true => tape.fused_rotation(part, frequencies),
-                    false => rotate(tape, part, frequencies),
+                [&query, &key].map(|part| {
+                    if fused {
+                        tape.fused_rotation(part, frequencies)
+                    } else {
+                        rotate(tape, part, frequencies)
+                    }
                 })
             }
             None => [tape.share(&query), tape.share(&key)],
@@ -137,8 +140,8 @@ impl Attention {
         tape.enter(Block::Attention, "linear_qkv");
         let (gathered, runner) = (context.rank.gathered(), runner(context.config));
         let mixed = match &self.norm {
-            Some(norm) => tape.norm_linear(x, norm.both(), self.qkv.both(), gathered, runner),
-            None => tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, gathered, runner),
+            Some(norm) => tape.norm_linear(x, norm.both(), self.qkv.both(), (gathered, runner)),
+            None => tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, (gathered, runner)),
         };
         let Heads { tokens, batch, groups, dim, .. } = heads;
         let of_query = heads.repeat() * dim;

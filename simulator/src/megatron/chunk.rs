@@ -267,14 +267,13 @@ impl Chunk {
         &self,
         tape: &mut Tape,
         rank: &Rank,
-        hidden: Tensor,
-        labels: &Tensor,
+        (hidden, labels): (Tensor, &Tensor),
         fused: bool,
     ) -> Tensor {
         tape.enter(Block::LmHead, "output_layer");
         let weight = self.output_weight.or(self.word_embeddings);
         let weight = weight.expect("the last chunk has the output projection");
-        let logits = tape.parallel_linear(&hidden, weight, None, rank.gathered(), Runner::Torch);
+        let logits = tape.parallel_linear(&hidden, weight, None, (rank.gathered(), Runner::Torch));
         tape.categorise(logits.storage, Category::Logits);
         tape.enter(Block::Loss, "vocab_parallel_cross_entropy");
         let by_token = Shape::new([rank.tokens, rank.batch]);

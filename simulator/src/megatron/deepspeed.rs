@@ -149,7 +149,7 @@ impl Chunk {
         tape.enter(Block::LmHead, "parallel_lm_logits");
         let weight = self.output_weight.or(self.word_embeddings);
         let weight = weight.expect("the last stage has the output projection");
-        let narrow = tape.parallel_linear(&hidden, weight, None, None, Runner::Torch);
+        let narrow = tape.parallel_linear(&hidden, weight, None, (None, Runner::Torch));
         tape.categorise(narrow.storage, Category::Logits);
         tape.release(hidden);
         let logits = tape.cast(&narrow, DType::F32);

@@ -52,14 +52,11 @@ impl Layer {
         let input_norm = own(tape, "input_layernorm");
         let attention = Attention::register(tape, config, rank, &at("self_attention"));
         let mlp_norm = own(tape, "pre_mlp_layernorm");
-        let feed_forward = match &config.mixture {
-            Some(mixture) => {
-                FeedForward::Moe(Moe::register(tape, config, rank, mixture, &at("mlp")))
-            }
-            None => {
-                let fuses = config.engine.is_some();
-                FeedForward::Mlp(Mlp::register(tape, config, rank.tensor, &at("mlp"), fuses))
-            }
+        let feed_forward = if let Some(mixture) = &config.mixture {
+            FeedForward::Moe(Moe::register(tape, config, rank, mixture, &at("mlp")))
+        } else {
+            let fuses = config.engine.is_some();
+            FeedForward::Mlp(Mlp::register(tape, config, rank.tensor, &at("mlp"), fuses))
         };
         Self { input_norm, attention, mlp_norm, feed_forward }
     }
@@ -166,9 +163,9 @@ impl Mlp {
         let mut intermediate = match &self.norm {
             Some(norm) => {
                 let weight = [Some(self.first.weight), None];
-                tape.norm_linear(x, norm.both(), weight, gathered, runner)
+                tape.norm_linear(x, norm.both(), weight, (gathered, runner))
             }
-            None => tape.parallel_linear(x, self.first.weight, None, gathered, runner),
+            None => tape.parallel_linear(x, self.first.weight, None, (gathered, runner)),
         };
         tape.enter(Block::Mlp, "activation_func");
         let activated = activate(tape, context.config, &intermediate, self.first.bias);
@@ -227,7 +224,7 @@ pub(super) fn row_parallel(
     x: &Tensor,
     weight: ParamId,
 ) -> Tensor {
-    let output = tape.parallel_linear(x, weight, None, None, runner(context.config));
+    let output = tape.parallel_linear(x, weight, None, (None, runner(context.config)));
     let rank = context.rank;
     if !rank.sequence {
         return output;

@@ -99,7 +99,7 @@ impl Moe {
     /// `TopKRouter.forward` with softmax over the chosen experts.
     fn route(&self, tape: &mut Tape, mixture: &Mixture, x: &Tensor) -> Routing {
         let tokens = x.shape.rows();
-        let mut logits = tape.parallel_linear(x, self.router, None, None, Runner::Torch);
+        let mut logits = tape.parallel_linear(x, self.router, None, (None, Runner::Torch));
         if mixture.load == ExpertLoad::Balanced {
             // `RandomSTE`: a clone, filled with random numbers.
             let random = tape.made_contiguous(&logits, logits.shape, Layout::Contiguous);
@@ -218,7 +218,7 @@ fn run_expert(
 ) -> Tensor {
     tape.enter(Block::Mlp, "experts.linear_fc1");
     let mut intermediate =
-        tape.parallel_linear(tokens, expert.first.weight, None, None, Runner::Torch);
+        tape.parallel_linear(tokens, expert.first.weight, None, (None, Runner::Torch));
     tape.enter(Block::Mlp, "experts.activation_func");
     let column = Shape::new([probs.shape.elements(), 1]);
     let scale = tape.seen(probs, column, Layout::Contiguous, Layout::Contiguous);
@@ -233,7 +233,7 @@ fn run_expert(
     tape.release(core::mem::replace(&mut intermediate, activated));
     tape.enter(Block::Mlp, "experts.linear_fc2");
     let output =
-        tape.parallel_linear(&intermediate, expert.second.weight, None, None, Runner::Torch);
+        tape.parallel_linear(&intermediate, expert.second.weight, None, (None, Runner::Torch));
     tape.release(intermediate);
     output
 }

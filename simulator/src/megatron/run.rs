@@ -37,33 +37,16 @@ impl Job {
         input: Option<Tensor>,
     ) -> Waiting {
         let micro_batch = u32::try_from(micro_batch).unwrap_or(u32::MAX);
-        let Self { tape, model, inputs, data, deepspeed, .. } = self;
-        tape.phase(PhaseKind::Forward, micro_batch);
-        // `set_input_tensor`: the module lets go of the last one.
-        let input = input.map(|input| {
-            tape.set_grad_enabled(true);
-            tape.detached(input)
-        });
-        // Only Megatron's module holds what it was given; `DeepSpeed` clones it where it came whole.
-        let module_holds = deepspeed.is_none();
-        let kept = input.as_ref().filter(|_| module_holds).map(|input| tape.share(input));
-        let old = core::mem::replace(
-            &mut inputs[chunk],
-            [kept.map_or(StorageId::NONE, |kept| kept.storage), StorageId::NONE],
-        );
-        for storage in old {
-            tape.release_storage(storage);
-        }
-        tape.set_grad_enabled(true);
+        self.tape.phase(PhaseKind::Forward, micro_batch);
+        let input = self.given(chunk, input);
+        let Self { tape, model, data, deepspeed, .. } = self;
         let first = tape.n_nodes() - usize::from(input.is_some());
-        let item = data[chunk].next(
-            tape,
-            &model.rank,
-            model.config.engine.is_none_or(|engine| engine.mask),
-        );
+        let masked = model.config.engine.is_none_or(|engine| engine.mask);
+        let item = data[chunk].next(tape, &model.rank, masked);
+        // `DeepSpeed` clones what came whole.
         let clone = input
             .as_ref()
-            .filter(|_| !module_holds && model.rank.tensor == 1)
+            .filter(|_| model.rank.deepspeed && model.rank.tensor == 1)
             .map(|input| tape.made_contiguous(input, input.shape, Layout::Contiguous));
         let batch = Batch {
             ids: &item.ids,
@@ -83,7 +66,7 @@ impl Job {
                 part.loss_pipe(tape, engine, output, &item.labels)
             } else {
                 let fused = model.config.engine.is_some_and(|engine| engine.fused_loss);
-                part.loss(tape, &model.rank, output, &item.labels, fused)
+                part.loss(tape, &model.rank, (output, &item.labels), fused)
             };
         }
         for tensor in [item.ids, item.labels, item.positions, item.mask] {
@@ -105,6 +88,27 @@ impl Job {
             source,
             nodes,
         }
+    }
+
+    /// `set_input_tensor`: what was received, as a leaf. Megatron's module holds it, and lets go of the last
+    /// one.
+    fn given(&mut self, chunk: usize, input: Option<Tensor>) -> Option<Tensor> {
+        let Self { tape, model, inputs, .. } = self;
+        let input = input.map(|input| {
+            tape.set_grad_enabled(true);
+            tape.detached(input)
+        });
+        let module_holds = !model.rank.deepspeed;
+        let kept = input.as_ref().filter(|_| module_holds).map(|input| tape.share(input));
+        let old = core::mem::replace(
+            &mut inputs[chunk],
+            [kept.map_or(StorageId::NONE, |kept| kept.storage), StorageId::NONE],
+        );
+        for storage in old {
+            tape.release_storage(storage);
+        }
+        tape.set_grad_enabled(true);
+        input
     }
 
     /// `loss_func`, then `*= cp_size` and `/= num_microbatches` in place.

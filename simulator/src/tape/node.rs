@@ -236,6 +236,10 @@ impl Adapter {
 
 /// A parameter.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a parameter that do not depend on each other"
+)]
 pub struct Param {
     /// Its path in the model, such as `model.layers.3.mlp.up_proj.weight`.
     pub name: String,

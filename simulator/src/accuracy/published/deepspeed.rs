@@ -132,7 +132,8 @@ fn parallel(run: &PublishedRun) -> Result<Parallel, String> {
         context: degree("cp"),
         virtual_stages: degree("vpp"),
         data: Some(DataParallel::Zero1),
-        zero: Zero::default(),
+        // Stage 1 switched it off (`_configure_zero_optimizer`, deepspeed 0.5).
+        zero: Zero { contiguous_gradients: false, ..Zero::default() },
         ..Parallel::default()
     })
 }
@@ -141,7 +142,7 @@ fn parallel(run: &PublishedRun) -> Result<Parallel, String> {
 ///
 /// # Source
 ///
-/// bigscience: `train/tr11-176B-ml/setup-test-n2.slurm` (ALiBi, a norm after the embedding, the padded
+/// bigscience: `train/tr11-176B-ml/setup-test-n2.slurm` (`ALiBi`, a norm after the embedding, the padded
 /// vocabulary) for the rows of the 176B model's prequel; `experiments/tr3m-1B3.md` and
 /// `train/tr3-1B3-baseline/tr3m-1B3-emb-norm-pile.slurm` for the 1.3B ones (learned positions). Defaults of
 /// `megatron/arguments.py` otherwise: dropout of 0.1, fused kernels, tied embeddings.

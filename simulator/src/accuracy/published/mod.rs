@@ -18,6 +18,9 @@ use super::metric::{Metric, MetricName, Metrics};
 use super::row::{Head, Kind, Row, Status};
 use scenario::Expressed;
 
+/// Errors of memory above which a row says why, per cent.
+const LARGE_PCT: f64 = 15.0;
+
 /// A row from one line of `runs.jsonl`. `name` stands in for the id of a line that cannot be read.
 pub fn judge_published(name: &str, line: &str, setup: Setup<'_>) -> Row {
     let run = match read_run(line) {
@@ -50,6 +53,11 @@ pub fn judge_published(name: &str, line: &str, setup: Setup<'_>) -> Row {
     if metrics.is_empty() {
         return Row::unsupported(head, "the row has no number that can be compared");
     }
+    let off = |metric: &Metric| metric.error_pct.is_some_and(|error| LARGE_PCT < error.abs());
+    let memory = metrics.iter().filter(|(name, _)| **name != MetricName::StepTime);
+    let miss = memory.map(|(_, metric)| metric).any(off).then(|| words::known_miss(&run.id));
+    let said = remark.into_iter().chain(miss.flatten().map(str::to_owned));
+    let remark = said.reduce(|all, one| format!("{all}; {one}"));
     Row { reason: remark, status: Status::Ok, ..Row::ok(head, metrics) }
 }
 

@@ -26,8 +26,7 @@ impl Tape {
         x: &Tensor,
         [norm, norm_bias]: [Option<ParamId>; 2],
         [weight, bias]: [Option<ParamId>; 2],
-        gathered: Option<u64>,
-        runner: Runner,
+        (gathered, runner): (Option<u64>, Runner),
     ) -> Tensor {
         let (Some(norm), Some(weight)) = (norm, weight) else {
             unreachable!("a norm and a product have weights")

@@ -21,8 +21,7 @@ impl Tape {
         x: &Tensor,
         weight: ParamId,
         bias: Option<ParamId>,
-        gathered: Option<u64>,
-        runner: Runner,
+        (gathered, runner): (Option<u64>, Runner),
     ) -> Tensor {
         let weight = self.weight(weight);
         let &[outer, inner] = weight.shape.sizes() else { unreachable!("a weight is a matrix") };

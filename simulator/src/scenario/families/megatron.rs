@@ -267,12 +267,8 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     let ffn = table.integer_or("ffn_hidden_size", limits::WIDTH, four, faults);
     let vocab = table.required_integer("vocab_size", limits::VOCAB, faults);
     let (position, positions) = positions(table, faults);
-    let normalization = choice(
-        table,
-        "normalization",
-        &[("LayerNorm", Normalization::LayerNorm), ("RMSNorm", Normalization::RmsNorm)],
-        faults,
-    );
+    let words = [("LayerNorm", Normalization::LayerNorm), ("RMSNorm", Normalization::RmsNorm)];
+    let normalization = choice(table, "normalization", &words, faults);
     let gated = table.flag_or("gated_linear_unit", false, faults)?;
     let activation: &[(&str, bool)] =
         if gated { &[("silu", false)] } else { &[("gelu", false), ("squared_relu", true)] };
@@ -284,13 +280,7 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     let hidden_dropout = table.number_or("hidden_dropout", limits::DROPOUT, 0.1, faults);
     let attention_dropout = table.number_or("attention_dropout", limits::DROPOUT, 0.1, faults);
     let tied = table.flag_or("share_embeddings_and_output_weights", false, faults);
-    let mut flag = |key| table.flag_or(key, false, faults);
-    let [fused_softmax, embedding_norm, split_embedding, split_loss] = [
-        flag("masked_softmax_fusion")?,
-        flag("embed_layernorm")?,
-        flag("account_for_embedding_in_pipeline_split")?,
-        flag("account_for_loss_in_pipeline_split")?,
-    ];
+    let [fused_softmax, embedding_norm, split_embedding, split_loss] = switches(table, faults)?;
     let experts = table.integer_or("num_moe_experts", 0..=*limits::HEADS.end(), 0, faults)?;
     let (mixture, ffn) = match experts {
         0 => (None, ffn),
@@ -299,13 +289,8 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     let engine = engine(table, mixture.is_some(), faults);
     let fused = fused_activation == Some(true);
     check_activation(table, [fused, gated, bias, mixture.is_some()], faults);
-    let share = table.number_or("rotary_percent", 0.0..=1.0, 1.0, faults);
-    let rotary_dim = rotary_dim(head_dim.unwrap_or(2), share.unwrap_or(1.0));
-    if position == Some(Position::Rope) && (rotary_dim < 2 || !rotary_dim.is_multiple_of(2)) {
-        let path = table.path("kv_channels");
-        let message = "rotary embeddings turn pairs of elements: heads have an even width";
-        faults.push(Fault::new(path, Rule::Divisible, message));
-    }
+    check_squared(table, [squared_relu, fused, mixture.is_some()], faults);
+    let rotary_dim = rotary_dim(table, position, head_dim.unwrap_or(2), faults);
     if let (Some(groups), Some(heads)) = (groups, heads) {
         must_divide(table, ("num_query_groups", groups), ("num_attention_heads", heads), faults);
     }
@@ -339,6 +324,49 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     })
 }
 
+/// Switches that are off by default.
+fn switches(table: &mut Table<'_>, faults: &mut Faults) -> Option<[bool; 4]> {
+    let mut flag = |key| table.flag_or(key, false, faults);
+    Some([
+        flag("masked_softmax_fusion")?,
+        flag("embed_layernorm")?,
+        flag("account_for_embedding_in_pipeline_split")?,
+        flag("account_for_loss_in_pipeline_split")?,
+    ])
+}
+
+/// A squared `ReLU` is fused with no bias, and experts are simulated without it.
+fn check_squared(table: &Table<'_>, [squared, fused, mixture]: [bool; 3], faults: &mut Faults) {
+    if squared && fused {
+        let path = table.path("bias_activation_fusion");
+        let message = "`bias_activation_fusion` goes with GELU and SwiGLU alone \
+                       (`TransformerConfig.__post_init__`)";
+        faults.push(Fault::new(path.clone(), Rule::Conflict, message).mend(path, false));
+    }
+    if squared && mixture {
+        let reason = "experts are simulated with GELU and SwiGLU alone";
+        let fault = Fault::new(table.path("activation_func"), Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
+    }
+}
+
+/// Elements of a head that rotate, which are whole pairs.
+fn rotary_dim(
+    table: &mut Table<'_>,
+    position: Option<Position>,
+    head_dim: u64,
+    faults: &mut Faults,
+) -> u64 {
+    let share = table.number_or("rotary_percent", 0.0..=1.0, 1.0, faults);
+    let dim = part_of(head_dim, share.unwrap_or(1.0));
+    if position == Some(Position::Rope) && (dim < 2 || !dim.is_multiple_of(2)) {
+        let path = table.path("kv_channels");
+        let message = "rotary embeddings turn pairs of elements: heads have an even width";
+        faults.push(Fault::new(path, Rule::Divisible, message));
+    }
+    dim
+}
+
 /// `int(kv_channels * rotary_percent)` (`RotaryEmbedding.__init__`).
 #[expect(
     clippy::cast_possible_truncation,
@@ -346,7 +374,7 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
     clippy::cast_precision_loss,
     reason = "a share of a width within its limits"
 )]
-fn rotary_dim(head_dim: u64, share: f64) -> u64 {
+fn part_of(head_dim: u64, share: f64) -> u64 {
     (head_dim as f64 * share) as u64
 }
 
