@@ -199,7 +199,6 @@ fn check_unsupported(scenario: &Scenario, [megatron, shares]: [bool; 2], faults:
 fn check_adapter(scenario: &Scenario, faults: &mut Faults) {
     let parallel = &scenario.parallel;
     let fsdp = parallel.data == Some(DataParallel::Fsdp2);
-    let local = fsdp || 1 < parallel.tensor;
     let mut unsupported = |path: &str, reason: &str, off: serde_json::Value| {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
         faults.push(fault.mend(path, off));
@@ -210,9 +209,10 @@ fn check_adapter(scenario: &Scenario, faults: &mut Faults) {
         unsupported("adapter", reason, serde_json::Value::Null);
     }
     let quantised = adapter.is_some_and(|one| one.base != BaseFormat::Whole);
-    if quantised && (local || scenario.precision != Precision::Bf16) {
-        let reason = "quantised weights in shards, or under another precision than `bf16`, are not \
-                      simulated yet";
+    let partly = 1 < parallel.tensor || (fsdp && !parallel.fsdp.meta_init);
+    if quantised && (partly || scenario.precision != Precision::Bf16) {
+        let reason = "quantised weights under tensor parallelism, without `meta_init`, or under another \
+                      precision than `bf16` are not simulated yet";
         unsupported("adapter.base", reason, "whole".into());
     }
     // `FSDP expects uniform original parameter dtype` (`_fsdp_param_group.py`).
