@@ -4,7 +4,7 @@
 //! `fusions/fused_softmax.py`, `models/common/embeddings/rope_utils.py`.
 
 use crate::scenario::MegatronGpt;
-use crate::tape::{Block, ParamId, Part, StorageId, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 
@@ -200,9 +200,19 @@ pub(super) fn core_attention(
     [query, key, value]: [&Tensor; 3],
 ) -> Tensor {
     tape.enter(Block::Attention, "core_attention");
-    if context.config.engine.is_some() {
-        return engine_attention(tape, context.rank.context, [query, key, value]);
+    if let Some(engine) = context.config.engine {
+        let inputs = [query, key, value];
+        return engine_attention(tape, context, engine.unfused, inputs);
     }
+    written_out(tape, context, [query, key, value])
+}
+
+/// Scores into a new tensor over another one, softmax, dropout, products.
+fn written_out(
+    tape: &mut Tape,
+    context: &Context<'_>,
+    [query, key, value]: [&Tensor; 3],
+) -> Tensor {
     let heads = Heads::of(context);
     let Heads { tokens, batch, dim, .. } = heads;
     let rows = batch * heads.queries;
@@ -219,6 +229,8 @@ pub(super) fn core_attention(
     let bytes = rows * tokens * tokens * query.dtype.bytes();
     let raw = if context.rank.deepspeed {
         before_scores(tape, context.config, bytes)
+    } else if context.config.engine.is_some() {
+        tape.allocate(bytes, Prim::Bmm)
     } else {
         tape.global_buffer(bytes);
         StorageId::NONE
@@ -253,12 +265,23 @@ pub(super) fn core_attention(
 ///
 /// Source: `get_qkv_layout`, Transformer Engine 2.11
 /// (`pytorch/attention/dot_product_attention/utils.py`).
-fn engine_attention(tape: &mut Tape, ranks: u64, inputs: [&Tensor; 3]) -> Tensor {
+///
+/// `UnfusedDotProductAttention` is written as Megatron's own, with mask and softmax in one kernel.
+fn engine_attention(
+    tape: &mut Tape,
+    context: &Context<'_>,
+    unfused: bool,
+    inputs: [&Tensor; 3],
+) -> Tensor {
     let parts = inputs.map(|part| match part.layout {
         Layout::Contiguous => tape.share(part),
         _ => tape.made_contiguous(part, part.shape, Layout::Contiguous),
     });
-    let attended = tape.engine_attention(parts.each_ref(), ranks);
+    let attended = if unfused {
+        written_out(tape, context, parts.each_ref())
+    } else {
+        tape.engine_attention(parts.each_ref(), context.rank.context)
+    };
     for part in parts {
         tape.release(part);
     }
@@ -270,7 +293,7 @@ fn probabilities(tape: &mut Tape, context: &Context<'_>, heads: Heads, scores: &
     let Heads { tokens, batch, .. } = heads;
     let shape = Shape::new([batch, heads.queries, tokens, tokens]);
     let seen = tape.seen(scores, shape, Layout::Contiguous, Layout::Contiguous);
-    if context.config.fused_softmax {
+    if context.config.fused_softmax || context.config.engine.is_some() {
         let softmax = tape.masked_softmax(&seen);
         tape.release(seen);
         let dropped = tape.dropout(&softmax, context.config.attention_dropout);

@@ -106,8 +106,14 @@ fn layouts_of_engine_models() {
         (json!({"pipeline": 2, "stage": 1, "context": 2}), 4),
         (json!({"pipeline": 2, "stage": 0, "virtual_stages": 2}), 2),
     ];
-    for (i, model) in [engine, fused, squared, learned].iter().enumerate() {
+    let mut unfused = learned.clone();
+    unfused["attention_backend"] = json!("unfused");
+    for (i, model) in [engine, fused, squared, learned, unfused].iter().enumerate() {
+        let shares = model["attention_backend"] != "unfused";
         for (j, (layout, count)) in layouts.iter().enumerate() {
+            if !shares && layout.get("context").is_some() {
+                continue;
+            }
             let checkpointing = ["none", "selective", "full"][(i + j) % 3];
             run(&job(model, layout, *count, &json!({"checkpointing": checkpointing})));
         }
@@ -192,6 +198,8 @@ fn what_does_not_go_together_is_a_fault() {
     };
     let rest = json!({});
     let engine = json!({"transformer_impl": "transformer_engine"});
+    let mut unfused = engine.clone();
+    unfused["attention_backend"] = json!("unfused");
     for (model, layout, count, expect) in [
         (json!({}), json!({"tensor": 3}), 3, "parallel.tensor"),
         (json!({}), json!({"pipeline": 3}), 3, "parallel.pipeline"),
@@ -206,6 +214,7 @@ fn what_does_not_go_together_is_a_fault() {
         (json!({"apply_rope_fusion": true}), json!({}), 1, "model.config.apply_rope_fusion"),
         (engine.clone(), json!({"data": "zero1"}), 1, "model.config.transformer_impl"),
         (engine.clone(), json!({"context": 16}), 16, "parallel.context"),
+        (unfused, json!({"context": 2}), 2, "model.config.attention_backend"),
         (json!({}), json!({"data": "zero2"}), 1, "parallel.data"),
     ] {
         let found = path(&job(&model, &layout, count, &rest));

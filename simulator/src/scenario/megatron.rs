@@ -92,6 +92,12 @@ fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
     if parallel.sequence {
         divide("parallel.tensor", tensor, "seq_len", scenario.workload.seq_len);
     }
+    if 1 < parallel.context && model.engine.is_some_and(|engine| engine.unfused) {
+        let reason = "ranks share sequences with fused attention alone";
+        let fault = Fault::new("model.config.attention_backend", Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
+        return;
+    }
     if 1 < parallel.context {
         // Each rank has a part from either end of a sequence, and exchanges it for heads.
         let ranks = tensor.saturating_mul(parallel.context);

@@ -88,9 +88,6 @@ fn software(run: &PublishedRun) -> Result<(), String> {
     if said(run, "cross-entropy-fusion-impl") == Some("native") {
         return Err("Megatron's native fused cross-entropy is not simulated yet".to_owned());
     }
-    if said(run, "attention-backend") == Some("unfused") {
-        return Err("Transformer Engine's unfused attention is not simulated yet".to_owned());
-    }
     Ok(())
 }
 
@@ -204,6 +201,7 @@ fn launched(run: &PublishedRun) -> Value {
     let bias = !flag("disable-bias-linear");
     let plain_gelu = run.model.get("mlp").and_then(Value::as_str) == Some("gelu 2-matrix");
     json!({
+        "attention_backend": said(run, "attention-backend").unwrap_or("auto"),
         "position_embedding_type": if rope { "rope" } else { "learned_absolute" },
         "apply_rope_fusion": rope && !flag("no-rope-fusion"),
         "rotary_percent": number("rotary-percent").unwrap_or(1.0),

@@ -72,6 +72,8 @@ pub struct MegatronGpt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "switches that do not depend on each other")]
 pub struct Engine {
+    /// `attention_backend = "unfused"`: the scores are written out.
+    pub unfused: bool,
     /// `apply_rope_fusion`.
     pub fused_rope: bool,
     /// `cross_entropy_loss_fusion` with `cross_entropy_fusion_impl = "te"`.
@@ -386,9 +388,12 @@ fn part_of(head_dim: u64, share: f64) -> u64 {
 fn engine(table: &mut Table<'_>, mixture: bool, faults: &mut Faults) -> Option<Option<Engine>> {
     let words = [("local", false), ("transformer_engine", true)];
     let is_engine = choice(table, "transformer_impl", &words, faults)?;
-    let backend: &[(&str, ())] =
-        if is_engine { &[("auto", ()), ("fused", ())] } else { &[("auto", ()), ("unfused", ())] };
-    choice(table, "attention_backend", backend, faults);
+    let backend: &[(&str, bool)] = if is_engine {
+        &[("auto", false), ("fused", false), ("unfused", true)]
+    } else {
+        &[("auto", true), ("unfused", true)]
+    };
+    let unfused = choice(table, "attention_backend", backend, faults);
     if !is_engine {
         for key in ["apply_rope_fusion", "cross_entropy_loss_fusion"] {
             must_be_off(table, key, "its program is not simulated", faults);
@@ -412,6 +417,7 @@ fn engine(table: &mut Table<'_>, mixture: bool, faults: &mut Faults) -> Option<O
     let fused_gradients = table.flag_or("gradient_accumulation_fusion", false, faults);
     let mask = table.flag_or("create_attention_mask_in_dataloader", true, faults);
     Some(Some(Engine {
+        unfused: unfused?,
         fused_rope: fused_rope?,
         fused_loss: fused_loss?,
         fused_gradients: fused_gradients?,
