@@ -78,6 +78,8 @@ impl DeepSpeed {
         self.hooks.update(tape, &self.optimizer);
         self.hooks.before_model(tape);
         clear_gradients(tape);
+        // `_buffer_idx`: a micro-batch's number in its step.
+        self.next = 0;
     }
 
     /// The logits stay in their pipeline buffer until it is used again.
