@@ -80,6 +80,20 @@ impl Rank {
     /// Source: `get_transformer_layer_offset`, megatron-core 0.19.2
     /// (`transformer/transformer_layer.py`).
     pub(super) const fn layers(&self, model: &MegatronGpt, chunk: u64) -> (u64, u64) {
+        let [first, last] = model.end_layers;
+        if first.is_some() || last.is_some() {
+            let middle = self.pipeline - first.is_some() as u64 - last.is_some() as u64;
+            let [first_count, last_count] = [or_zero(first), or_zero(last)];
+            let rest = model.layers - first_count - last_count;
+            return match (self.stage, first) {
+                (0, Some(count)) => (0, count),
+                (stage, _) if stage + 1 == self.pipeline && last.is_some() => {
+                    (model.layers - last_count, last_count)
+                }
+                (stage, Some(_)) => (first_count + (stage - 1) * (rest / middle), rest / middle),
+                (stage, None) => (stage * (rest / middle), rest / middle),
+            };
+        }
         let [before, after] = [model.split_embedding as u64, model.split_loss as u64];
         let count = (model.layers + before + after) / (self.pipeline * self.chunks);
         let at = chunk * self.pipeline + self.stage;
@@ -96,5 +110,12 @@ impl Rank {
     /// Whether a chunk has the loss.
     pub(super) const fn is_last(&self, chunk: u64) -> bool {
         self.stage + 1 == self.pipeline && chunk + 1 == self.chunks
+    }
+}
+
+const fn or_zero(count: Option<u64>) -> u64 {
+    match count {
+        Some(count) => count,
+        None => 0,
     }
 }

@@ -132,6 +132,17 @@ fn layouts_under_deepspeed() {
     even["account_for_embedding_in_pipeline_split"] = json!(true);
     even["account_for_loss_in_pipeline_split"] = json!(true);
     even["position_embedding_type"] = json!("none");
+    let mut uneven = model.clone();
+    uneven["num_layers"] = json!(7);
+    uneven["num_layers_in_last_pipeline_stage"] = json!(1);
+    for stage in 0..4 {
+        let layout = json!({"data": "zero1", "pipeline": 4, "stage": stage});
+        run(&job(&uneven, &layout, 4, &json!({"checkpointing": "full"})));
+    }
+    uneven["num_layers_in_first_pipeline_stage"] = json!(2);
+    for stage in 0..4 {
+        run(&job(&uneven, &json!({"data": "zero1", "pipeline": 4, "stage": stage}), 4, &json!({})));
+    }
     let layouts = [
         (json!({"data": "zero1"}), 1),
         (json!({"data": "zero1", "pipeline": 2, "stage": 0}), 4),
@@ -216,6 +227,12 @@ fn what_does_not_go_together_is_a_fault() {
         (engine.clone(), json!({"context": 16}), 16, "parallel.context"),
         (unfused, json!({"context": 2}), 2, "model.config.attention_backend"),
         (json!({}), json!({"data": "zero2"}), 1, "parallel.data"),
+        (
+            json!({"num_layers_in_last_pipeline_stage": 3}),
+            json!({"pipeline": 3}),
+            3,
+            "model.config.num_layers_in_last_pipeline_stage",
+        ),
     ] {
         let found = path(&job(&model, &layout, count, &rest));
         assert_eq!(found.as_deref(), Some(expect));

@@ -108,12 +108,36 @@ fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
     }
     let chunks = pipeline.saturating_mul(virtual_stages);
     let path = if 1 < virtual_stages { "parallel.virtual_stages" } else { "parallel.pipeline" };
-    let slots = model.layers() + u64::from(model.split_embedding) + u64::from(model.split_loss);
-    divide(path, chunks, "num_layers", slots);
+    if model.end_layers == [None; 2] {
+        let slots = model.layers() + u64::from(model.split_embedding) + u64::from(model.split_loss);
+        divide(path, chunks, "num_layers", slots);
+    }
     if let Some(mixture) = &model.mixture {
         divide("parallel.expert", expert, "num_moe_experts", mixture.experts);
     }
+    check_ends(parallel, model, faults);
     check_conflicts(scenario, model, faults);
+}
+
+/// Stages that get so many layers, and the others that share the rest evenly
+/// (`get_transformer_layer_offset`).
+fn check_ends(parallel: &Parallel, model: &MegatronGpt, faults: &mut Faults) {
+    let ends: Vec<u64> = model.end_layers.iter().flatten().copied().collect();
+    if ends.is_empty() {
+        return;
+    }
+    let key = if model.end_layers[0].is_some() { "first" } else { "last" };
+    let path = format!("model.config.num_layers_in_{key}_pipeline_stage");
+    let middle = parallel.pipeline.saturating_sub(ends.len() as u64);
+    let rest = model.layers.checked_sub(ends.iter().sum());
+    let message = match rest {
+        _ if 1 < parallel.virtual_stages || model.split_embedding || model.split_loss => {
+            "uneven stages are simulated without virtual stages, and count neither embedding nor loss"
+        }
+        Some(rest) if 0 < middle && rest.is_multiple_of(middle) && middle <= rest => return,
+        _ => "the other stages share the rest of the layers evenly, and there must be some",
+    };
+    faults.push(Fault::new(path, Rule::Conflict, message));
 }
 
 fn check_conflicts(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {

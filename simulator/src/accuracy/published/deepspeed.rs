@@ -163,9 +163,10 @@ fn config(run: &PublishedRun) -> Result<Map<String, Value>, String> {
         None if prequel => PADDED_VOCAB,
         None => return Err("model.vocab is not stated as a number".to_owned()),
     };
+    let layers = size("layers")?;
     let slots = run.other.contains("type transformer|embedding");
-    let config = json!({
-        "num_layers": size("layers")?,
+    let mut config = json!({
+        "num_layers": layers,
         "hidden_size": size("hidden")?,
         "num_attention_heads": size("heads")?,
         "ffn_hidden_size": size("ffn")?,
@@ -180,5 +181,11 @@ fn config(run: &PublishedRun) -> Result<Map<String, Value>, String> {
         "account_for_embedding_in_pipeline_split": slots,
         "account_for_loss_in_pipeline_split": slots,
     });
+    // `partition_balanced` (deepspeed 0.5, `runtime/utils.py`): as many as needed a stage, the rest last.
+    let pipeline = words::degree(run, "pp").max(1);
+    if !slots && !layers.is_multiple_of(pipeline) {
+        let last = layers.saturating_sub(layers.div_ceil(pipeline) * (pipeline - 1));
+        config["num_layers_in_last_pipeline_stage"] = last.into();
+    }
     Ok(config.as_object().cloned().unwrap_or_default())
 }

@@ -62,6 +62,9 @@ pub struct MegatronGpt {
     pub split_embedding: bool,
     /// `account_for_loss_in_pipeline_split`: the last stage has a layer less.
     pub split_loss: bool,
+    /// `num_layers_in_first_pipeline_stage` and `num_layers_in_last_pipeline_stage`, where the layers of a
+    /// pipeline are not dealt evenly.
+    pub end_layers: [Option<u64>; 2],
     /// Experts, where the layers have them.
     pub mixture: Option<Mixture>,
     /// `transformer_impl = "transformer_engine"`: its modules in place of the local ones.
@@ -321,9 +324,21 @@ pub(super) fn read(table: &mut Table<'_>, faults: &mut Faults) -> Option<Megatro
         embedding_norm,
         split_embedding,
         split_loss,
+        end_layers: end_layers(table, faults)?,
         mixture,
         engine: engine?,
     })
+}
+
+/// Layers of the first and of the last stage, where they are given.
+fn end_layers(table: &mut Table<'_>, faults: &mut Faults) -> Option<[Option<u64>; 2]> {
+    let mut layers = |key| match table.value(key) {
+        Some(_) => table.required_integer(key, limits::LAYERS, faults).map(Some),
+        None => Some(None),
+    };
+    let first = layers("num_layers_in_first_pipeline_stage")?;
+    let last = layers("num_layers_in_last_pipeline_stage")?;
+    Some([first, last])
 }
 
 /// Switches that are off by default.
