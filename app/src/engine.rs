@@ -174,6 +174,7 @@ mod tests {
             autocast: true,
             base: BaseFormat::Whole,
             base_head: false,
+            stable_embedding: false,
         }
     }
 

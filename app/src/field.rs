@@ -253,6 +253,7 @@ impl FieldName {
                     | "adapter.autocast"
                     | "adapter.base"
                     | "adapter.base_head"
+                    | "adapter.stable_embedding"
             ),
             Self::ExpandableSegments => false,
             _ => path == self.path(),

@@ -53,7 +53,7 @@ impl<'a> Process<'a> {
     pub fn local_parameters(&self) -> u64 {
         match self {
             Self::Transformers(process) => process.local_parameters(),
-            Self::Megatron(job) => job.parameters(),
+            Self::Megatron(job) => job.local_parameters(),
         }
     }
 

@@ -268,9 +268,9 @@ fn small_image_networks() {
 }
 
 /// Errors of published training runs that name their kind of memory and are sure of their shape: how
-/// many are predicted, the median, and what nine in ten stay below. The limits are 5 % and
-/// 15 % for allocated and reserved memory; nine in ten are not there yet: litgpt's 4-bit runs keep
-/// what is not simulated (tests/published/README.md).
+/// many are predicted, the median, and what nine in ten stay below. Allocated and reserved memory are
+/// held to 5 % and 15 %; what a driver showed is held apart, in whole gigabytes under
+/// Megatron-DeepSpeed (tests/published/README.md).
 #[test]
 fn published_runs() {
     let text =
@@ -278,7 +278,7 @@ fn published_runs() {
     let text = text.expect("the rows are there");
     let catalog = Catalog::builtin();
     let setup = Setup { catalog: &catalog, rates: Rates::Best };
-    let rows: Vec<Row> = text
+    let lines: Vec<&str> = text
         .lines()
         .filter(|line| {
             let row: serde_json::Value = serde_json::from_str(line).expect("a row");
@@ -287,23 +287,44 @@ fn published_runs() {
                 && is("confidence", &["high", "medium"])
                 && !row["memory_metric"].is_null()
         })
-        .map(|line| judge_published("row", line, setup))
         .collect();
+    // Neighbours are alike: both threads get some of each.
+    let half = |first: usize| -> Vec<Row> {
+        let own = lines.iter().skip(first).step_by(2);
+        own.map(|line| judge_published("row", line, setup)).collect()
+    };
+    let rows: Vec<Row> = std::thread::scope(|scope| {
+        let other = scope.spawn(|| half(1));
+        let mut rows = half(0);
+        rows.extend(other.join().expect("no row panics"));
+        rows
+    });
     assert_eq!(rows.len(), 255);
     let predicted = rows.iter().filter(|row| row.status == Status::Ok).count();
-    assert!(81 <= predicted, "{predicted} rows are predicted");
-    let check = |names: &[MetricName], median: f64, most: f64| {
-        let mut errors: Vec<f64> = names
-            .iter()
-            .flat_map(|name| rows.iter().filter_map(|row| row.metrics.get(name)?.error_pct))
+    assert!(182 <= predicted, "{predicted} rows are predicted");
+    let check = |names: &[MetricName], deepspeed: bool, median: f64, most: f64| {
+        let rows = rows.iter().filter(|row| (row.family == "megatron-deepspeed") == deepspeed);
+        let mut errors: Vec<f64> = rows
+            .flat_map(|row| names.iter().filter_map(|name| row.metrics.get(name)?.error_pct))
             .map(f64::abs)
             .collect();
         errors.sort_by(f64::total_cmp);
         let [middle, nine] = [errors[errors.len() / 2], errors[errors.len() * 9 / 10]];
         assert!(middle <= median && nine <= most, "{names:?}: {middle}, {nine}");
     };
-    check(&[MetricName::AllocatedPeak, MetricName::ReservedPeak], 9.0, 21.0);
-    check(&[MetricName::DevicePeak], 5.0, 15.0);
+    check(&[MetricName::AllocatedPeak, MetricName::ReservedPeak], false, 5.0, 15.0);
+    check(&[MetricName::DevicePeak], false, 5.0, 15.0);
+    check(&[MetricName::DevicePeak], true, 6.0, 20.0);
+    let large = |row: &&Row| {
+        let is_large =
+            |name| row.metrics.get(&name).and_then(|m| m.error_pct).is_some_and(|e| 15.0 < e.abs());
+        [MetricName::AllocatedPeak, MetricName::ReservedPeak, MetricName::DevicePeak]
+            .into_iter()
+            .any(is_large)
+    };
+    for row in rows.iter().filter(large) {
+        assert!(row.reason.is_some(), "{} says why it is missed", row.id);
+    }
 }
 
 #[test]
@@ -322,7 +343,8 @@ fn check_ranks(prefixes: &[&str], max: &[&str], min: &[&str]) {
         .map(|capture| {
             let simulation = predict(capture, setup)
                 .unwrap_or_else(|faults| panic!("{}: {faults:?}", capture.id));
-            let parameters = Some(simulation.report.model.parameters);
+            let model = &simulation.report.model;
+            let parameters = Some(model.rank_parameters.unwrap_or(model.parameters));
             assert_eq!(parameters, capture.params.local, "{}: parameters", capture.id);
             Row::ok(head(capture), compare(&simulation, capture))
         })

@@ -109,6 +109,7 @@ pub(super) fn set_adapter(scenario: &mut Scenario, on: bool) {
         autocast: true,
         base: BaseFormat::Whole,
         base_head: false,
+        stable_embedding: false,
     });
 }
 

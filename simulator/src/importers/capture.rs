@@ -242,6 +242,7 @@ fn adapter(table: &mut Table<'_>, faults: &mut Faults) -> Option<Adapter> {
         autocast: true,
         base: BaseFormat::Whole,
         base_head: false,
+        stable_embedding: false,
     })
 }
 

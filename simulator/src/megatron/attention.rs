@@ -4,18 +4,21 @@
 //! `fusions/fused_softmax.py`, `models/common/embeddings/rope_utils.py`.
 
 use crate::scenario::MegatronGpt;
-use crate::tape::{Block, ParamId, Part, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 
 use super::chunk::Context;
-use super::layer::{Linear, row_parallel};
+use super::deepspeed::before_scores;
+use super::layer::{Linear, Norm, row_parallel, runner};
 use super::rank::Rank;
 
 /// Its parameters.
 #[derive(Debug)]
 pub(super) struct Attention {
     proj: Linear,
+    /// Transformer Engine's norm before the first product.
+    norm: Option<Norm>,
     qkv: Linear,
 }
 
@@ -70,9 +73,13 @@ impl Attention {
         let query = config.query_width() / rank.tensor;
         let proj =
             Linear::register(tape, &format!("{path}.linear_proj"), [hidden, query], config.bias);
+        let norm = config
+            .engine
+            .is_some()
+            .then(|| Norm::register(tape, config, &format!("{path}.linear_qkv")));
         let qkv = [config.qkv_width() / rank.tensor, hidden];
         let qkv = Linear::register(tape, &format!("{path}.linear_qkv"), qkv, config.qkv_bias);
-        Self { proj, qkv }
+        Self { proj, norm, qkv }
     }
 
     /// The bias that is added after the layer's attention.
@@ -93,7 +100,14 @@ impl Attention {
         let [rotated_query, rotated_key] = match context.frequencies {
             Some(frequencies) => {
                 tape.enter(Block::Rotary, "apply_rotary_pos_emb");
-                [&query, &key].map(|part| rotate(tape, part, frequencies))
+                let fused = context.config.engine.is_some_and(|engine| engine.fused_rope);
+                [&query, &key].map(|part| {
+                    if fused {
+                        tape.fused_rotation(part, frequencies)
+                    } else {
+                        rotate(tape, part, frequencies)
+                    }
+                })
             }
             None => [tape.share(&query), tape.share(&key)],
         };
@@ -107,7 +121,7 @@ impl Attention {
             core_attention(tape, context, inputs)
         };
         tape.enter(Block::Attention, "linear_proj");
-        let output = row_parallel(tape, context.rank, &attended, self.proj.weight);
+        let output = row_parallel(tape, context, &attended, self.proj.weight);
         for tensor in [query, key, value, rotated_query, rotated_key, attended] {
             tape.release(tensor);
         }
@@ -124,8 +138,11 @@ impl Attention {
         x: &Tensor,
     ) -> [Tensor; 3] {
         tape.enter(Block::Attention, "linear_qkv");
-        let mixed =
-            tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, context.rank.gathered());
+        let (gathered, runner) = (context.rank.gathered(), runner(context.config));
+        let mixed = match &self.norm {
+            Some(norm) => tape.norm_linear(x, norm.both(), self.qkv.both(), (gathered, runner)),
+            None => tape.parallel_linear(x, self.qkv.weight, self.qkv.bias, (gathered, runner)),
+        };
         let Heads { tokens, batch, groups, dim, .. } = heads;
         let of_query = heads.repeat() * dim;
         let grouped = Shape::new([tokens, batch, groups, of_query + 2 * dim]);
@@ -183,6 +200,19 @@ pub(super) fn core_attention(
     [query, key, value]: [&Tensor; 3],
 ) -> Tensor {
     tape.enter(Block::Attention, "core_attention");
+    if let Some(engine) = context.config.engine {
+        let inputs = [query, key, value];
+        return engine_attention(tape, context, engine.unfused, inputs);
+    }
+    written_out(tape, context, [query, key, value])
+}
+
+/// Scores into a new tensor over another one, softmax, dropout, products.
+fn written_out(
+    tape: &mut Tape,
+    context: &Context<'_>,
+    [query, key, value]: [&Tensor; 3],
+) -> Tensor {
     let heads = Heads::of(context);
     let Heads { tokens, batch, dim, .. } = heads;
     let rows = batch * heads.queries;
@@ -196,10 +226,19 @@ pub(super) fn core_attention(
     let by_head = Shape::new([rows, tokens, dim]);
     let [flat_query, flat_key] =
         [query, &key].map(|part| tape.seen(part, flat, Layout::Strided, order));
-    tape.global_buffer(rows * tokens * tokens * query.dtype.bytes());
+    let bytes = rows * tokens * tokens * query.dtype.bytes();
+    let raw = if context.rank.deepspeed {
+        before_scores(tape, context.config, bytes)
+    } else if context.config.engine.is_some() {
+        tape.allocate(bytes, Prim::Bmm)
+    } else {
+        tape.global_buffer(bytes);
+        StorageId::NONE
+    };
     let [query_heads, key_heads] =
         [&flat_query, &flat_key].map(|part| tape.seen(part, by_head, Layout::Strided, order));
     let scores = tape.scaled_scores(&query_heads, &key_heads);
+    tape.release_storage(raw);
     for tensor in [query_heads, key_heads] {
         tape.release(tensor);
     }
@@ -222,11 +261,45 @@ pub(super) fn core_attention(
     attended
 }
 
+/// `TEDotProductAttention`: parts of one product lie in no layout that the kernels know, and are copied.
+///
+/// Source: `get_qkv_layout`, Transformer Engine 2.11
+/// (`pytorch/attention/dot_product_attention/utils.py`).
+///
+/// `UnfusedDotProductAttention` is written as Megatron's own, with mask and softmax in one kernel.
+fn engine_attention(
+    tape: &mut Tape,
+    context: &Context<'_>,
+    unfused: bool,
+    inputs: [&Tensor; 3],
+) -> Tensor {
+    let parts = inputs.map(|part| match part.layout {
+        Layout::Contiguous => tape.share(part),
+        _ => tape.made_contiguous(part, part.shape, Layout::Contiguous),
+    });
+    let attended = if unfused {
+        written_out(tape, context, parts.each_ref())
+    } else {
+        tape.engine_attention(parts.each_ref(), context.rank.context)
+    };
+    for part in parts {
+        tape.release(part);
+    }
+    attended
+}
+
 /// `FusedScaleMaskSoftmax.forward_torch_softmax` and dropout.
 fn probabilities(tape: &mut Tape, context: &Context<'_>, heads: Heads, scores: &Tensor) -> Tensor {
     let Heads { tokens, batch, .. } = heads;
     let shape = Shape::new([batch, heads.queries, tokens, tokens]);
     let seen = tape.seen(scores, shape, Layout::Contiguous, Layout::Contiguous);
+    if context.config.fused_softmax || context.config.engine.is_some() {
+        let softmax = tape.masked_softmax(&seen);
+        tape.release(seen);
+        let dropped = tape.dropout(&softmax, context.config.attention_dropout);
+        tape.release(softmax);
+        return dropped;
+    }
     let wide = tape.cast(&seen, DType::F32);
     tape.release(seen);
     let masked = tape.masked_fill_in_place(wide, context.mask);

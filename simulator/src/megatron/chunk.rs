@@ -4,7 +4,7 @@
 //! `transformer/transformer_block.py`.
 
 use crate::scenario::{MegatronGpt, Normalization, Position};
-use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, Prim, Runner, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 use crate::wire::scenario::Checkpointing;
 use crate::wire::timeline::Category;
@@ -17,13 +17,15 @@ use super::rank::Rank;
 pub(super) struct Chunk {
     /// Its number in its stage.
     pub(super) index: u64,
-    word_embeddings: Option<ParamId>,
-    position_embeddings: Option<ParamId>,
+    pub(super) word_embeddings: Option<ParamId>,
+    pub(super) position_embeddings: Option<ParamId>,
+    /// The norm after the embedding (`embed_layernorm`).
+    pub(super) embedding_norm: Option<Norm>,
     pub(super) layers: Vec<Layer>,
     /// The first layer's number in the model.
     first_layer: u64,
-    final_norm: Option<Norm>,
-    output_weight: Option<ParamId>,
+    pub(super) final_norm: Option<Norm>,
+    pub(super) output_weight: Option<ParamId>,
     /// Frequencies of rotary embeddings: the inverse ones, and those of every position once made.
     pub(super) frequencies: [StorageId; 2],
 }
@@ -61,8 +63,10 @@ impl Chunk {
         let word_embeddings = first.then(|| table(tape, "embedding.word_embeddings.weight", vocab));
         let position_embeddings = (first && config.position == Position::Learned)
             .then(|| table(tape, "embedding.position_embeddings.weight", config.positions));
+        let norm = |tape: &mut Tape| Norm::register(tape, config, "embedding.norm");
+        let embedding_norm = (first && config.embedding_norm).then(|| norm(tape));
         let inverse = if config.position == Position::Rope {
-            inverse_frequencies(tape, config.head_dim)
+            inverse_frequencies(tape, config.rotary_dim)
         } else {
             StorageId::NONE
         };
@@ -74,10 +78,20 @@ impl Chunk {
         // `skip_weight_param_allocation`: the embedding's weight serves where both are here.
         let own = last && !(first && config.tied);
         let output_weight = own.then(|| table(tape, "output_layer.weight", vocab));
+        if own && rank.deepspeed {
+            // `TiedLayerSpec` builds the whole `EmbeddingPipe` once more.
+            if config.position == Position::Learned {
+                table(tape, "output_layer.position_embeddings.weight", config.positions);
+            }
+            if config.embedding_norm {
+                norm(tape);
+            }
+        }
         Self {
             index,
             word_embeddings,
             position_embeddings,
+            embedding_norm,
             layers,
             first_layer,
             final_norm,
@@ -101,6 +115,9 @@ impl Chunk {
     ) -> Tensor {
         let embedded = match batch.received {
             Some(received) => tape.share(received),
+            None if rank.deepspeed => {
+                self.embed_pipe(tape, config, rank, [batch.ids, batch.positions])
+            }
             None => self.embed(tape, config, rank, batch),
         };
         let frequencies = self.frequencies(tape, config, rank);
@@ -124,7 +141,7 @@ impl Chunk {
                 tape.release(core::mem::replace(&mut hidden, output));
             }
         }
-        if let Some(norm) = &self.final_norm {
+        if let Some(norm) = self.final_norm.as_ref().filter(|_| !rank.deepspeed) {
             tape.enter(Block::FinalNorm, "final_layernorm");
             let normed = norm.forward(tape, &hidden);
             tape.release(core::mem::replace(&mut hidden, normed));
@@ -168,6 +185,12 @@ impl Chunk {
     /// The layer's number in the model.
     pub(super) fn layer_number(&self, index: usize) -> u32 {
         number(self.first_layer, index)
+    }
+
+    /// Rows of the embedding, before what is done to them.
+    pub(super) fn look_up(&self, tape: &mut Tape, rank: &Rank, ids: &Tensor) -> Tensor {
+        let words = self.word_embeddings.expect("the first chunk has the embedding");
+        vocab_parallel(tape, rank, ids, words, false)
     }
 
     /// `LanguageModelEmbedding.forward`.
@@ -216,14 +239,14 @@ impl Chunk {
         if config.position != Position::Rope {
             return None;
         }
-        let shape = Shape::new([rank.tokens, 1, 1, 2 * (config.head_dim / 2)]);
+        let shape = Shape::new([rank.tokens, 1, 1, 2 * (config.rotary_dim / 2)]);
         if self.frequencies[1] == StorageId::NONE {
             tape.enter(Block::Rotary, "rotary_pos_emb");
             let positions = Shape::new([rank.tokens]);
             let range = tape.helper(positions, DType::F32, Prim::Arange);
             let shifted = tape.helper(positions, DType::F32, Prim::Add);
             tape.release(range);
-            let outer = Shape::new([rank.tokens, config.head_dim / 2]);
+            let outer = Shape::new([rank.tokens, config.rotary_dim / 2]);
             let half = tape.helper(outer, DType::F32, Prim::Mul);
             tape.release(shifted);
             let both = tape.helper(shape, DType::F32, Prim::Cat);
@@ -236,19 +259,21 @@ impl Chunk {
 
     /// The losses of a micro-batch's tokens, `[batch, tokens]`.
     ///
+    /// `fused`: by Transformer Engine's kernels.
+    ///
     /// Source: `_postprocess`, `compute_language_model_loss`
     /// (`models/common/language_module/language_module.py`).
     pub(super) fn loss(
         &self,
         tape: &mut Tape,
         rank: &Rank,
-        hidden: Tensor,
-        labels: &Tensor,
+        (hidden, labels): (Tensor, &Tensor),
+        fused: bool,
     ) -> Tensor {
         tape.enter(Block::LmHead, "output_layer");
         let weight = self.output_weight.or(self.word_embeddings);
         let weight = weight.expect("the last chunk has the output projection");
-        let logits = tape.parallel_linear(&hidden, weight, None, rank.gathered());
+        let logits = tape.parallel_linear(&hidden, weight, None, (rank.gathered(), Runner::Torch));
         tape.categorise(logits.storage, Category::Logits);
         tape.enter(Block::Loss, "vocab_parallel_cross_entropy");
         let by_token = Shape::new([rank.tokens, rank.batch]);
@@ -257,7 +282,11 @@ impl Chunk {
         } else {
             tape.helper(by_token, DType::I64, Prim::Copy)
         };
-        let loss = tape.vocab_parallel_cross_entropy(&logits, &labels);
+        let loss = if fused {
+            tape.cross_entropy_in_place(&logits, &labels, rank.tensor)
+        } else {
+            tape.vocab_parallel_cross_entropy(&logits, &labels)
+        };
         let by_sequence = Shape::new([rank.batch, rank.tokens]);
         let losses = if rank.batch == 1 {
             tape.seen(&loss, by_sequence, Layout::Contiguous, Layout::Contiguous)
@@ -364,6 +393,11 @@ impl Norm {
         Self { weight, bias }
     }
 
+    /// Its parameters as Transformer Engine's module takes them.
+    pub(super) fn both(&self) -> [Option<ParamId>; 2] {
+        [Some(self.weight), self.bias]
+    }
+
     /// Runs it.
     pub(super) fn forward(&self, tape: &mut Tape, x: &Tensor) -> Tensor {
         match self.bias {
@@ -374,6 +408,11 @@ impl Norm {
 }
 
 impl Linear {
+    /// Its parameters as Transformer Engine's module takes them.
+    pub(super) fn both(&self) -> [Option<ParamId>; 2] {
+        [Some(self.weight), self.bias]
+    }
+
     /// Registers a product's weight and bias under a module's path.
     pub(super) fn register(tape: &mut Tape, path: &str, sizes: [u64; 2], bias: bool) -> Self {
         let weight = tape.new_parameter(format!("{path}.weight"), Shape::new(sizes), DType::BF16);

@@ -25,8 +25,8 @@ pub(super) struct Item {
 }
 
 impl Data {
-    /// The next micro-batch. The mask is true above the diagonal.
-    pub(super) fn next(&mut self, tape: &mut Tape, rank: &Rank) -> Item {
+    /// The next micro-batch. The mask is true above the diagonal, and empty where none is made.
+    pub(super) fn next(&mut self, tape: &mut Tape, rank: &Rank, masked: bool) -> Item {
         let (batch, tokens) = (rank.batch, rank.tokens);
         let ids_shape = Shape::new([batch, tokens]);
         let input = |tape: &mut Tape, module, shape, dtype| {
@@ -45,7 +45,8 @@ impl Data {
                 positions
             };
             self.positions = Some(positions);
-            let square = Shape::new([1, 1, tokens, tokens]);
+            let side = if masked { tokens } else { 0 };
+            let square = Shape::new([1, 1, side, side]);
             let ones = input(tape, "attention_mask", square, DType::Bool);
             self.mask = Some(input(tape, "attention_mask", square, DType::Bool));
             tape.release(ones);

@@ -3,8 +3,8 @@
 //! Source: megatron-core 0.19.2, `transformer/transformer_layer.py`, `transformer/mlp.py`,
 //! `fusions/fused_bias_dropout.py`.
 
-use crate::scenario::MegatronGpt;
-use crate::tape::{Block, ParamId, Tape, Tensor};
+use crate::scenario::{Engine, MegatronGpt};
+use crate::tape::{Block, ParamId, Runner, Tape, Tensor};
 use crate::tensor::Shape;
 
 use super::attention::Attention;
@@ -36,23 +36,27 @@ enum FeedForward {
 /// A layer's parameters.
 #[derive(Debug)]
 pub(super) struct Layer {
-    input_norm: Norm,
+    /// Of its own where the first product has none in it.
+    input_norm: Option<Norm>,
     pub(super) attention: Attention,
-    mlp_norm: Norm,
+    mlp_norm: Option<Norm>,
     feed_forward: FeedForward,
 }
 
 impl Layer {
     pub(super) fn register(tape: &mut Tape, config: &MegatronGpt, rank: &Rank, layer: u64) -> Self {
         let at = |module: &str| format!("decoder.layers.{layer}.{module}");
-        let input_norm = Norm::register(tape, config, &at("input_layernorm"));
+        let own = |tape: &mut Tape, module: &str| {
+            config.engine.is_none().then(|| Norm::register(tape, config, &at(module)))
+        };
+        let input_norm = own(tape, "input_layernorm");
         let attention = Attention::register(tape, config, rank, &at("self_attention"));
-        let mlp_norm = Norm::register(tape, config, &at("pre_mlp_layernorm"));
-        let feed_forward = match &config.mixture {
-            Some(mixture) => {
-                FeedForward::Moe(Moe::register(tape, config, rank, mixture, &at("mlp")))
-            }
-            None => FeedForward::Mlp(Mlp::register(tape, config, rank.tensor, &at("mlp"))),
+        let mlp_norm = own(tape, "pre_mlp_layernorm");
+        let feed_forward = if let Some(mixture) = &config.mixture {
+            FeedForward::Moe(Moe::register(tape, config, rank, mixture, &at("mlp")))
+        } else {
+            let fuses = config.engine.is_some();
+            FeedForward::Mlp(Mlp::register(tape, config, rank.tensor, &at("mlp"), fuses))
         };
         Self { input_norm, attention, mlp_norm, feed_forward }
     }
@@ -66,7 +70,7 @@ impl Layer {
     ) -> Tensor {
         tape.enter_layer(Some(number));
         tape.enter(Block::InputNorm, "input_layernorm");
-        let normed = self.input_norm.forward(tape, hidden);
+        let normed = norm_of(tape, self.input_norm.as_ref(), hidden);
         let attended = self.attention.forward(tape, context, &normed, number);
         tape.enter(Block::Residual, "self_attn_bda");
         let bias = self.attention.output_bias();
@@ -75,7 +79,7 @@ impl Layer {
         tape.release(normed);
 
         tape.enter(Block::PostNorm, "pre_mlp_layernorm");
-        let normed = self.mlp_norm.forward(tape, &hidden);
+        let normed = norm_of(tape, self.mlp_norm.as_ref(), &hidden);
         let (fed, bias) = match &self.feed_forward {
             FeedForward::Mlp(mlp) => (mlp.forward(tape, context, &normed), mlp.second.bias),
             FeedForward::Moe(moe) => (moe.forward(tape, context, &normed), None),
@@ -87,6 +91,14 @@ impl Layer {
         }
         tape.enter_layer(None);
         output
+    }
+}
+
+/// A norm of its own, or nothing where the next product has it.
+fn norm_of(tape: &mut Tape, norm: Option<&Norm>, hidden: &Tensor) -> Tensor {
+    match norm {
+        Some(norm) => norm.forward(tape, hidden),
+        None => tape.share(hidden),
     }
 }
 
@@ -120,30 +132,46 @@ fn add_bias(tape: &mut Tape, x: &Tensor, bias: Option<ParamId>) -> Tensor {
 /// `MLP`: two products around an activation.
 #[derive(Debug)]
 pub(super) struct Mlp {
+    /// Transformer Engine's norm before the first product.
+    norm: Option<Norm>,
     pub(super) first: Linear,
     pub(super) second: Linear,
 }
 
 impl Mlp {
-    pub(super) fn register(tape: &mut Tape, config: &MegatronGpt, tensor: u64, path: &str) -> Self {
+    pub(super) fn register(
+        tape: &mut Tape,
+        config: &MegatronGpt,
+        tensor: u64,
+        path: &str,
+        fuses: bool,
+    ) -> Self {
+        let norm = fuses.then(|| Norm::register(tape, config, &format!("{path}.linear_fc1")));
         let (hidden, ffn) = (config.hidden, config.ffn / tensor);
         let wide = config.first_width() / tensor;
         let first =
             Linear::register(tape, &format!("{path}.linear_fc1"), [wide, hidden], config.bias);
         let second =
             Linear::register(tape, &format!("{path}.linear_fc2"), [hidden, ffn], config.bias);
-        Self { first, second }
+        Self { norm, first, second }
     }
 
     fn forward(&self, tape: &mut Tape, context: &Context<'_>, x: &Tensor) -> Tensor {
         tape.enter(Block::Mlp, "linear_fc1");
-        let mut intermediate =
-            tape.parallel_linear(x, self.first.weight, None, context.rank.gathered());
+        let gathered = context.rank.gathered();
+        let runner = runner(context.config);
+        let mut intermediate = match &self.norm {
+            Some(norm) => {
+                let weight = [Some(self.first.weight), None];
+                tape.norm_linear(x, norm.both(), weight, (gathered, runner))
+            }
+            None => tape.parallel_linear(x, self.first.weight, None, (gathered, runner)),
+        };
         tape.enter(Block::Mlp, "activation_func");
         let activated = activate(tape, context.config, &intermediate, self.first.bias);
         tape.release(core::mem::replace(&mut intermediate, activated));
         tape.enter(Block::Mlp, "linear_fc2");
-        let output = row_parallel(tape, context.rank, &intermediate, self.second.weight);
+        let output = row_parallel(tape, context, &intermediate, self.second.weight);
         tape.release(intermediate);
         output
     }
@@ -156,7 +184,11 @@ fn activate(tape: &mut Tape, config: &MegatronGpt, x: &Tensor, bias: Option<Para
         (true, false, Some(bias)) => tape.bias_gelu(x, bias),
         (_, gated, _) => {
             let biased = add_bias(tape, x, bias);
-            let out = if gated { glu(tape, &biased) } else { tape.gelu(&biased) };
+            let out = match gated {
+                true => glu(tape, &biased),
+                false if config.squared_relu => tape.squared_relu(&biased),
+                false => tape.gelu(&biased),
+            };
             tape.release(biased);
             out
         }
@@ -175,10 +207,25 @@ pub(super) fn glu(tape: &mut Tape, x: &Tensor) -> Tensor {
     out
 }
 
+/// Who runs the layers' products.
+pub(super) const fn runner(config: &MegatronGpt) -> Runner {
+    match config.engine {
+        None => Runner::Torch,
+        Some(Engine { fused_gradients: false, .. }) => Runner::Engine,
+        Some(_) => Runner::EngineFused,
+    }
+}
+
 /// `RowParallelLinear.forward` without its bias: the product, then its sum over the ranks, of which a
 /// rank keeps its part of the sequence or the whole.
-pub(super) fn row_parallel(tape: &mut Tape, rank: &Rank, x: &Tensor, weight: ParamId) -> Tensor {
-    let output = tape.parallel_linear(x, weight, None, None);
+pub(super) fn row_parallel(
+    tape: &mut Tape,
+    context: &Context<'_>,
+    x: &Tensor,
+    weight: ParamId,
+) -> Tensor {
+    let output = tape.parallel_linear(x, weight, None, (None, runner(context.config)));
+    let rank = context.rank;
     if !rank.sequence {
         return output;
     }

@@ -2,12 +2,13 @@
 //! optimizer.
 //!
 //! Source: megatron-core 0.19.2 with its "local" layer specification, without Transformer Engine and
-//! Apex.
+//! Apex, or with Transformer Engine's layers and optimizer.
 
 mod attention;
 mod buffers;
 mod chunk;
 mod data;
+mod deepspeed;
 mod interleaved;
 mod layer;
 mod moe;
@@ -20,7 +21,7 @@ mod tests;
 
 use crate::engine::{Recompute, Rerun};
 use crate::program::{Run, device};
-use crate::scenario::{MegatronGpt, ValidScenario};
+use crate::scenario::{Family, MegatronGpt, ValidScenario};
 use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::timeline::PhaseKind;
@@ -29,6 +30,7 @@ use attention::{core_attention, leaves};
 use buffers::Buffer;
 use chunk::{Chunk, Context};
 use data::Data;
+use deepspeed::DeepSpeed;
 use optimizer::{Optimizer, grad_norm};
 use rank::Rank;
 
@@ -43,9 +45,12 @@ struct Model {
 /// One rank of a job.
 #[derive(Debug)]
 pub struct Job {
+    /// Of the whole model.
+    parameters: u64,
     tape: Tape,
     model: Model,
     clips: bool,
+    deepspeed: Option<DeepSpeed>,
     optimizers: Vec<Optimizer>,
     /// Gradient and weight buffers.
     buffers: Vec<StorageId>,
@@ -78,6 +83,12 @@ impl Job {
         }
         let mut all = Vec::new();
         let mut buffers = Vec::new();
+        let mut engine = None;
+        if rank.deepspeed {
+            engine = DeepSpeed::new(&mut tape, scenario, &rank);
+            // Nothing is left to Megatron's buffers and optimizers.
+            owned.clear();
+        }
         for (chunk, params) in chunks.iter().zip(&owned) {
             let shared = chunk.shared_embedding().filter(|_| config.tied && 1 < rank.pipeline);
             for buffer in chunk_buffers(&tape, &rank, params, shared) {
@@ -85,15 +96,23 @@ impl Job {
                 all.push(buffer);
             }
         }
-        let optimizers = optimizers(&mut tape, &rank, &owned, &all);
+        let fused = config.engine.is_some();
+        let optimizers = if rank.deepspeed {
+            Vec::new()
+        } else {
+            optimizers(&mut tape, &rank, &owned, &all, fused)
+        };
         let clips = scenario.document().optimizer.clip_grad_norm;
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
-        let model = Model { config, rank, chunks };
         let origin = Vec::new();
+        let parameters = u64::try_from(config.parameters()).unwrap_or(u64::MAX);
+        let model = Model { config, rank, chunks };
         let mut job = Self {
+            parameters,
             tape,
             model,
             clips,
+            deepspeed: engine,
             optimizers,
             buffers,
             inputs,
@@ -108,6 +127,20 @@ impl Job {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         self.forward_backward();
+        if let Some(engine) = &mut self.deepspeed {
+            engine.step(&mut self.tape);
+        } else {
+            self.clip_and_update();
+        }
+        self.tape.phase(PhaseKind::ZeroGrad, 0);
+        for data in core::mem::take(&mut self.data) {
+            data.end(&mut self.tape);
+        }
+        self.take_run()
+    }
+
+    /// Megatron's own optimizers.
+    fn clip_and_update(&mut self) {
         if self.clips {
             let copy = self.copied_embedding();
             grad_norm(&mut self.tape, &self.optimizers, copy);
@@ -119,11 +152,6 @@ impl Job {
         for optimizer in &mut self.optimizers {
             optimizer.step(&mut self.tape);
         }
-        self.tape.phase(PhaseKind::ZeroGrad, 0);
-        for data in core::mem::take(&mut self.data) {
-            data.end(&mut self.tape);
-        }
-        self.take_run()
     }
 
     /// The last stage's copy of the embedding, which the first stage counts.
@@ -141,8 +169,13 @@ impl Job {
             .collect()
     }
 
+    /// Parameters of the whole model, a tied one counted once.
+    pub const fn parameters(&self) -> u64 {
+        self.parameters
+    }
+
     /// Parameters of this rank.
-    pub fn parameters(&self) -> u64 {
+    pub fn local_parameters(&self) -> u64 {
         (0..self.tape.n_params())
             .map(|index| self.tape.param(ParamId::new(index)).shape.elements())
             .sum()
@@ -154,6 +187,7 @@ impl Job {
         held.extend(self.model.chunks.iter_mut().flat_map(|chunk| &mut chunk.frequencies));
         held.extend(self.inputs.as_flattened_mut());
         held.push(&mut self.auxiliary_scale);
+        held.extend(self.deepspeed.iter_mut().flat_map(DeepSpeed::storages));
         let mut ids: Vec<StorageId> = held.iter().map(|id| **id).collect();
         let (record, next_origin) = self.tape.take_record(&mut ids);
         for (id, renumbered) in held.into_iter().zip(ids) {
@@ -194,6 +228,7 @@ fn optimizers(
     rank: &Rank,
     owned: &[Vec<ParamId>],
     buffers: &[(bool, Buffer)],
+    fused: bool,
 ) -> Vec<Optimizer> {
     let mut optimizers = Vec::new();
     for expert in [false, true] {
@@ -205,7 +240,7 @@ fn optimizers(
             all.map(|&id| (id, tape.param(id).shape.elements())).collect()
         };
         if !expert || !shards.is_empty() {
-            optimizers.push(Optimizer::new(tape, shards.into_iter()));
+            optimizers.push(Optimizer::new(tape, shards.into_iter(), fused));
         }
     }
     optimizers
@@ -242,7 +277,7 @@ impl Recompute for Model {
             Part::Layers { first, .. } => {
                 let mask = self.mask(tape, kept[1]);
                 let frequencies = kept.get(2).map(|&storage| {
-                    let dim = 2 * (config.head_dim / 2);
+                    let dim = 2 * (config.rotary_dim / 2);
                     tape.handle(storage, Shape::new([rank.tokens, 1, 1, dim]), DType::F32)
                 });
                 let context = Context {

@@ -5,7 +5,7 @@
 //! (`SequentialMLP`).
 
 use crate::scenario::{ExpertLoad, MegatronGpt, Mixture};
-use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
+use crate::tape::{Block, ParamId, Prim, Runner, Tape, Tensor};
 use crate::tensor::{DType, Layout, Shape};
 
 use super::chunk::Context;
@@ -43,7 +43,7 @@ impl Moe {
         let experts = (0..mixture.experts / rank.expert)
             .map(|expert| {
                 let path = format!("{path}.experts.local_experts.{expert}");
-                Mlp::register(tape, config, 1, &path)
+                Mlp::register(tape, config, 1, &path, false)
             })
             .collect();
         let attributes = tape.new_attributes(ATTRIBUTES);
@@ -99,7 +99,7 @@ impl Moe {
     /// `TopKRouter.forward` with softmax over the chosen experts.
     fn route(&self, tape: &mut Tape, mixture: &Mixture, x: &Tensor) -> Routing {
         let tokens = x.shape.rows();
-        let mut logits = tape.parallel_linear(x, self.router, None, None);
+        let mut logits = tape.parallel_linear(x, self.router, None, (None, Runner::Torch));
         if mixture.load == ExpertLoad::Balanced {
             // `RandomSTE`: a clone, filled with random numbers.
             let random = tape.made_contiguous(&logits, logits.shape, Layout::Contiguous);
@@ -217,7 +217,8 @@ fn run_expert(
     probs: &Tensor,
 ) -> Tensor {
     tape.enter(Block::Mlp, "experts.linear_fc1");
-    let mut intermediate = tape.parallel_linear(tokens, expert.first.weight, None, None);
+    let mut intermediate =
+        tape.parallel_linear(tokens, expert.first.weight, None, (None, Runner::Torch));
     tape.enter(Block::Mlp, "experts.activation_func");
     let column = Shape::new([probs.shape.elements(), 1]);
     let scale = tape.seen(probs, column, Layout::Contiguous, Layout::Contiguous);
@@ -231,7 +232,8 @@ fn run_expert(
     tape.release(scale);
     tape.release(core::mem::replace(&mut intermediate, activated));
     tape.enter(Block::Mlp, "experts.linear_fc2");
-    let output = tape.parallel_linear(&intermediate, expert.second.weight, None, None);
+    let output =
+        tape.parallel_linear(&intermediate, expert.second.weight, None, (None, Runner::Torch));
     tape.release(intermediate);
     output
 }

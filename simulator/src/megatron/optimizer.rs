@@ -19,11 +19,17 @@ pub(super) struct Optimizer {
     /// Persistent bytes, numbered anew after each run.
     pub(super) storages: Vec<StorageId>,
     has_states: bool,
+    /// Transformer Engine's `FusedAdam` and multi-tensor kernels: no temporaries.
+    fused: bool,
 }
 
 impl Optimizer {
     /// `DistributedOptimizer` or `Float16OptimizerWithFloat16Params` over shards: the fp32 copies.
-    pub(super) fn new(tape: &mut Tape, shards: impl Iterator<Item = (ParamId, u64)>) -> Self {
+    pub(super) fn new(
+        tape: &mut Tape,
+        shards: impl Iterator<Item = (ParamId, u64)>,
+        fused: bool,
+    ) -> Self {
         let mut groups = [Vec::new(), Vec::new()];
         for (id, elements) in shards {
             let decays = 1 < tape.param(id).shape.sizes().len();
@@ -42,7 +48,7 @@ impl Optimizer {
             storages.push(main);
         }
         tape.enter_layer(None);
-        Self { groups, storages, has_states: false }
+        Self { groups, storages, has_states: false, fused }
     }
 
     fn sizes(&self) -> impl Iterator<Item = u64> + use<'_> {
@@ -65,13 +71,15 @@ impl Optimizer {
                 tape.enter_layer(None);
             }
             tape.enter(Block::Optimizer, "step");
-            let roots: Vec<StorageId> = group
+            let with_roots = if self.fused { &[][..] } else { group.as_slice() };
+            let roots: Vec<StorageId> = with_roots
                 .iter()
                 .map(|&(_, elements)| tape.allocate(4 * elements, Prim::Update))
                 .collect();
             let bytes = group.iter().map(|&(_, elements)| 4 * elements).sum::<u64>();
             let tensors = group.len() as u64;
-            tape.run(Prim::Update, update(Update::Foreach, tensors, DType::F32, 18 * bytes));
+            let kind = if self.fused { Update::Fused } else { Update::Foreach };
+            tape.run(Prim::Update, update(kind, tensors, DType::F32, 18 * bytes));
             for root in roots.into_iter().rev() {
                 tape.release_storage(root);
             }
@@ -85,7 +93,9 @@ impl Optimizer {
         tape.enter(Block::Clip, "clip_grad_by_total_norm_fp32");
         let overflow = tape.allocate(4, Prim::ClipGrad);
         for elements in self.sizes() {
-            tape.scratch(4 * elements, Prim::ClipGrad);
+            if !self.fused {
+                tape.scratch(4 * elements, Prim::ClipGrad);
+            }
             tape.run(Prim::ClipGrad, update(Update::Foreach, 1, DType::F32, 16 * elements));
         }
         tape.release_storage(overflow);

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::tape::{Block, ParamId, Prim, Tape, Tensor};
+use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
 use crate::wire::timeline::PhaseKind;
 
 use super::data::Data;
@@ -102,7 +102,7 @@ impl Job {
         for micro_batch in 0..warmup {
             let input = receive(self);
             let mut forward = self.forward_step(0, micro_batch, input);
-            self.deallocate(&mut forward);
+            self.sent(&mut forward);
             waiting.push_back(forward);
         }
         let mut next = if warmup < total { receive(self) } else { None };
@@ -112,7 +112,7 @@ impl Job {
             if !last {
                 self.receive_gradient(&mut names);
             }
-            self.deallocate(&mut forward);
+            self.sent(&mut forward);
             waiting.push_back(forward);
             let oldest = waiting.pop_front().expect("a forward has just been added");
             self.backward_of(oldest, &mut names);
@@ -134,6 +134,28 @@ impl Job {
         names.end(&mut self.tape);
     }
 
+    /// An output was sent on: it is emptied, but for `DeepSpeed`'s where no tensor-parallel ranks share
+    /// what is sent; where they do, it keeps its part.
+    fn sent(&mut self, forward: &mut Waiting) {
+        let rank = &self.model.rank;
+        if !rank.deepspeed {
+            return self.deallocate(forward);
+        }
+        let last = rank.stage + 1 == rank.pipeline;
+        if 1 < rank.tensor && !last {
+            let part =
+                self.tape.allocate(self.sent_bytes() / self.model.rank.tensor, Prim::Collective);
+            self.deallocate(forward);
+            forward.part = part;
+        }
+    }
+
+    /// Bytes of what goes from stage to stage.
+    fn sent_bytes(&self) -> u64 {
+        let rank = &self.model.rank;
+        2 * rank.local_tokens() * rank.batch * self.model.config.hidden
+    }
+
     /// `output_tensor_grad = recv_backward()`: the new one comes before the old one goes.
     fn receive_gradient(&mut self, names: &mut Names) {
         let gradient = self.receive("recv_backward");
@@ -143,7 +165,13 @@ impl Job {
     /// `input_tensor_grad = backward_step(input_tensor, output_tensor, output_tensor_grad)` of the
     /// oldest forward, whose tensors get the names.
     fn backward_of(&mut self, mut oldest: Waiting, names: &mut Names) {
+        // `part_output.full()`.
+        let restored = (oldest.part != StorageId::NONE)
+            .then(|| self.tape.allocate(self.sent_bytes(), Prim::Collective));
         let gradient = self.backward_step(&oldest, names.output_gradient.as_ref());
+        for storage in restored.into_iter().chain([oldest.part]) {
+            self.tape.release_storage(storage);
+        }
         names.input = oldest.input.map(|input| {
             let kept = gradient.as_ref().map(|gradient| self.tape.share(gradient));
             (input, kept)

@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::engine::backward_graph;
 use crate::tape::{Block, Prim, Source, StorageId, Tensor};
-use crate::tensor::{DType, Shape};
+use crate::tensor::{DType, Layout, Shape};
 use crate::wire::timeline::{Category, PhaseKind};
 
 use super::Job;
@@ -22,6 +22,8 @@ pub(super) struct Waiting {
     pub(super) input: Option<Tensor>,
     /// The output: sent on, it is emptied to one element.
     pub(super) output: Option<Tensor>,
+    /// This rank's part of an output that `DeepSpeed` has sent.
+    pub(super) part: StorageId,
     source: Source,
     nodes: Range<usize>,
 }
@@ -35,36 +37,37 @@ impl Job {
         input: Option<Tensor>,
     ) -> Waiting {
         let micro_batch = u32::try_from(micro_batch).unwrap_or(u32::MAX);
-        let Self { tape, model, inputs, data, .. } = self;
-        tape.phase(PhaseKind::Forward, micro_batch);
-        // `set_input_tensor`: the module lets go of the last one.
-        let input = input.map(|input| {
-            tape.set_grad_enabled(true);
-            tape.detached(input)
-        });
-        let kept = input.as_ref().map(|input| tape.share(input));
-        let old = core::mem::replace(
-            &mut inputs[chunk],
-            [kept.map_or(StorageId::NONE, |kept| kept.storage), StorageId::NONE],
-        );
-        for storage in old {
-            tape.release_storage(storage);
-        }
-        tape.set_grad_enabled(true);
+        self.tape.phase(PhaseKind::Forward, micro_batch);
+        let input = self.given(chunk, input);
+        let Self { tape, model, data, deepspeed, .. } = self;
         let first = tape.n_nodes() - usize::from(input.is_some());
-        let item = data[chunk].next(tape, &model.rank);
+        let masked = model.config.engine.is_none_or(|engine| engine.mask);
+        let item = data[chunk].next(tape, &model.rank, masked);
+        // `DeepSpeed` clones what came whole.
+        let clone = input
+            .as_ref()
+            .filter(|_| model.rank.deepspeed && model.rank.tensor == 1)
+            .map(|input| tape.made_contiguous(input, input.shape, Layout::Contiguous));
         let batch = Batch {
             ids: &item.ids,
             positions: &item.positions,
             mask: &item.mask,
-            received: input.as_ref(),
+            received: clone.as_ref().or(input.as_ref()),
         };
         let last = model.rank.is_last(chunk as u64);
         let part = &mut model.chunks[chunk];
         let mut output = part.forward(tape, &model.config, &model.rank, &batch);
+        if let Some(clone) = clone {
+            tape.release(clone);
+        }
         if last {
             tape.phase(PhaseKind::Loss, micro_batch);
-            output = part.loss(tape, &model.rank, output, &item.labels);
+            output = if let Some(engine) = deepspeed {
+                part.loss_pipe(tape, engine, output, &item.labels)
+            } else {
+                let fused = model.config.engine.is_some_and(|engine| engine.fused_loss);
+                part.loss(tape, &model.rank, (output, &item.labels), fused)
+            };
         }
         for tensor in [item.ids, item.labels, item.positions, item.mask] {
             tape.release(tensor);
@@ -76,7 +79,36 @@ impl Job {
         }
         let source = output.source;
         let nodes = first..self.tape.n_nodes();
-        Waiting { chunk, micro_batch, input, output: Some(output), source, nodes }
+        Waiting {
+            chunk,
+            micro_batch,
+            input,
+            output: Some(output),
+            part: StorageId::NONE,
+            source,
+            nodes,
+        }
+    }
+
+    /// `set_input_tensor`: what was received, as a leaf. Megatron's module holds it, and lets go of the last
+    /// one.
+    fn given(&mut self, chunk: usize, input: Option<Tensor>) -> Option<Tensor> {
+        let Self { tape, model, inputs, .. } = self;
+        let input = input.map(|input| {
+            tape.set_grad_enabled(true);
+            tape.detached(input)
+        });
+        let module_holds = !model.rank.deepspeed;
+        let kept = input.as_ref().filter(|_| module_holds).map(|input| tape.share(input));
+        let old = core::mem::replace(
+            &mut inputs[chunk],
+            [kept.map_or(StorageId::NONE, |kept| kept.storage), StorageId::NONE],
+        );
+        for storage in old {
+            tape.release_storage(storage);
+        }
+        tape.set_grad_enabled(true);
+        input
     }
 
     /// `loss_func`, then `*= cp_size` and `/= num_microbatches` in place.
@@ -126,8 +158,11 @@ impl Job {
         waiting: &Waiting,
         gradient: Option<&Tensor>,
     ) -> Option<Tensor> {
-        let tape = &mut self.tape;
+        let Self { tape, deepspeed, .. } = self;
         tape.phase(PhaseKind::Backward, waiting.micro_batch);
+        if let Some(engine) = deepspeed {
+            engine.before_backward(tape);
+        }
         tape.enter(Block::Loss, "custom_backward");
         let gradient = match gradient {
             Some(gradient) => tape.share(gradient),
@@ -145,6 +180,9 @@ impl Job {
         backward_graph(tape, waiting.source, arriving, waiting.nodes.clone(), &self.model);
         tape.release(held);
         tape.release(gradient);
+        if let Some(engine) = deepspeed {
+            engine.after_backward(tape);
+        }
         let input = waiting.input.as_ref()?;
         let gradient = tape.take_gradient(input)?;
         // The input's `grad` lives as long as the input, which the module may still keep.

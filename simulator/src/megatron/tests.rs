@@ -78,6 +78,92 @@ fn layouts_of_dense_models() {
     }
 }
 
+/// Layers of Transformer Engine: each option, and sequences that ranks share.
+#[test]
+fn layouts_of_engine_models() {
+    let engine = json!({
+        "transformer_impl": "transformer_engine", "position_embedding_type": "rope",
+        "num_query_groups": 4, "hidden_dropout": 0.0
+    });
+    let mut fused = engine.clone();
+    for key in ["apply_rope_fusion", "cross_entropy_loss_fusion", "gradient_accumulation_fusion"] {
+        fused[key] = json!(true);
+    }
+    fused["cross_entropy_fusion_impl"] = json!("te");
+    fused["create_attention_mask_in_dataloader"] = json!(false);
+    let mut squared = engine.clone();
+    squared["activation_func"] = json!("squared_relu");
+    squared["bias_activation_fusion"] = json!(false);
+    squared["rotary_percent"] = json!(0.5);
+    let learned = json!({
+        "transformer_impl": "transformer_engine", "share_embeddings_and_output_weights": true
+    });
+    let layouts = [
+        (json!({}), 1),
+        (json!({"tensor": 2, "sequence": true, "data": "distributed_optimizer"}), 4),
+        (json!({"context": 2}), 2),
+        (json!({"context": 2, "tensor": 2, "sequence": true}), 4),
+        (json!({"pipeline": 2, "stage": 1, "context": 2}), 4),
+        (json!({"pipeline": 2, "stage": 0, "virtual_stages": 2}), 2),
+    ];
+    let mut unfused = learned.clone();
+    unfused["attention_backend"] = json!("unfused");
+    for (i, model) in [engine, fused, squared, learned, unfused].iter().enumerate() {
+        let shares = model["attention_backend"] != "unfused";
+        for (j, (layout, count)) in layouts.iter().enumerate() {
+            if !shares && layout.get("context").is_some() {
+                continue;
+            }
+            let checkpointing = ["none", "selective", "full"][(i + j) % 3];
+            run(&job(model, layout, *count, &json!({"checkpointing": checkpointing})));
+        }
+    }
+}
+
+/// `DeepSpeed`'s pipeline engine, in both number formats and with gradients added up in fp32.
+#[test]
+fn layouts_under_deepspeed() {
+    let model = json!({
+        "share_embeddings_and_output_weights": true, "masked_softmax_fusion": true,
+        "embed_layernorm": true
+    });
+    let mut even = model.clone();
+    even["num_layers"] = json!(2);
+    even["account_for_embedding_in_pipeline_split"] = json!(true);
+    even["account_for_loss_in_pipeline_split"] = json!(true);
+    even["position_embedding_type"] = json!("none");
+    let mut uneven = model.clone();
+    uneven["num_layers"] = json!(7);
+    uneven["num_layers_in_last_pipeline_stage"] = json!(1);
+    for stage in 0..4 {
+        let layout = json!({"data": "zero1", "pipeline": 4, "stage": stage});
+        run(&job(&uneven, &layout, 4, &json!({"checkpointing": "full"})));
+    }
+    uneven["num_layers_in_first_pipeline_stage"] = json!(2);
+    for stage in 0..4 {
+        run(&job(&uneven, &json!({"data": "zero1", "pipeline": 4, "stage": stage}), 4, &json!({})));
+    }
+    let layouts = [
+        (json!({"data": "zero1"}), 1),
+        (json!({"data": "zero1", "pipeline": 2, "stage": 0}), 4),
+        (json!({"data": "zero1", "pipeline": 2, "stage": 1, "tensor": 2}), 8),
+        (json!({"data": "zero1", "pipeline": 4, "stage": 1}), 4),
+        (
+            json!({"data": "zero1", "zero": {"grad_accum_dtype": "fp32"}, "pipeline": 4, "stage": 3}),
+            8,
+        ),
+    ];
+    for model in [model, even] {
+        for (i, (layout, count)) in layouts.iter().enumerate() {
+            for checkpointing in ["none", "full"] {
+                let precision = if i % 2 == 0 { "bf16" } else { "fp16" };
+                let rest = json!({"checkpointing": checkpointing, "precision": precision});
+                run(&job(&model, layout, *count, &rest));
+            }
+        }
+    }
+}
+
 #[test]
 fn layouts_of_mixtures() {
     let gated = models().swap_remove(5);
@@ -122,6 +208,9 @@ fn what_does_not_go_together_is_a_fault() {
         Err(faults) => Some(faults.0[0].path.clone()),
     };
     let rest = json!({});
+    let engine = json!({"transformer_impl": "transformer_engine"});
+    let mut unfused = engine.clone();
+    unfused["attention_backend"] = json!("unfused");
     for (model, layout, count, expect) in [
         (json!({}), json!({"tensor": 3}), 3, "parallel.tensor"),
         (json!({}), json!({"pipeline": 3}), 3, "parallel.pipeline"),
@@ -131,6 +220,19 @@ fn what_does_not_go_together_is_a_fault() {
         (json!({}), json!({"expert": 2, "data": "ddp"}), 2, "parallel.expert"),
         (json!({}), json!({"data": "fsdp2"}), 2, "parallel.data"),
         (json!({"num_moe_experts": 4}), json!({}), 1, "model.config.num_moe_experts"),
+        (json!({}), json!({"context": 2}), 2, "parallel.context"),
+        (json!({"embed_layernorm": true}), json!({}), 1, "model.config.embed_layernorm"),
+        (json!({"apply_rope_fusion": true}), json!({}), 1, "model.config.apply_rope_fusion"),
+        (engine.clone(), json!({"data": "zero1"}), 1, "model.config.transformer_impl"),
+        (engine.clone(), json!({"context": 16}), 16, "parallel.context"),
+        (unfused, json!({"context": 2}), 2, "model.config.attention_backend"),
+        (json!({}), json!({"data": "zero2"}), 1, "parallel.data"),
+        (
+            json!({"num_layers_in_last_pipeline_stage": 3}),
+            json!({"pipeline": 3}),
+            3,
+            "model.config.num_layers_in_last_pipeline_stage",
+        ),
     ] {
         let found = path(&job(&model, &layout, count, &rest));
         assert_eq!(found.as_deref(), Some(expect));

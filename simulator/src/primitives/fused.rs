@@ -131,7 +131,7 @@ impl Tape {
 
     /// cuDNN's backward: an fp32 accumulator of the query's gradient, row sums, and with grouped heads a
     /// gradient of key and value per query head.
-    fn cudnn_scratch(&mut self, attention: &Attention, dtype: DType) {
+    pub(super) fn cudnn_scratch(&mut self, attention: &Attention, dtype: DType) {
         let &Attention { batch, heads, kv_heads, tokens, kv_tokens, head_dim, .. } = attention;
         let rows = batch * heads * tokens;
         let kv_rows = batch * heads * kv_tokens;

@@ -14,6 +14,9 @@ const LARGE_WORKSPACE: u64 = 4096 * 8 * 1024;
 const WORKSPACE: u64 = 4096 * 1024 * 2 + 16 * 1024 * 8;
 /// cuBLASLt workspace, bytes.
 const LT_WORKSPACE: u64 = 1024 * 1024;
+/// Workspace that Transformer Engine gives to cuBLASLt from Hopper on, and before.
+const ENGINE_WORKSPACE: u64 = 32 * 1024 * 1024 + 1024;
+const SMALL_ENGINE_WORKSPACE: u64 = 4 * 1024 * 1024;
 
 impl Tape {
     /// An `nn.Linear` with a weight `[outer, inner]`, and the adapter beside it when it has one.
@@ -206,7 +209,7 @@ impl Tape {
     /// `parseCUDABlasLtWorkspaceSize` gives cuBLASLt 1 MiB. `isInputCompliesAddmmCudaLt` in
     /// `aten/src/ATen/native/cuda/Blas.cpp` sends products with a bias to the latter.
     pub fn workspace(&mut self, library: Library) {
-        let backward = self.scope().backward;
+        let backward = self.scope().backward && library != Library::Engine;
         if self.stopped() || self.has_workspace(library, backward) {
             return;
         }
@@ -215,6 +218,9 @@ impl Tape {
             Library::Blas if large => ("cublas", LARGE_WORKSPACE),
             Library::Blas => ("cublas", WORKSPACE),
             Library::BlasLt => ("cublaslt", LT_WORKSPACE),
+            // `get_cublas_workspace_size_bytes`, Transformer Engine 2.11.
+            Library::Engine if 9 <= self.device.capability.0 => ("cublaslt", ENGINE_WORKSPACE),
+            Library::Engine => ("cublaslt", SMALL_ENGINE_WORKSPACE),
         };
         let scope = self.scope();
         // Not entered: the module that multiplies is still the one that runs.

@@ -2,7 +2,7 @@
 
 use crate::primitives::quantised_bytes;
 use crate::scenario::{Family, Projection};
-use crate::tape::{self, Block, ParamId, Prim, StorageId, Tape};
+use crate::tape::{self, Block, ParamId, Prim, Shard, StorageId, Tape};
 use crate::tensor::Shape;
 use crate::wire::scenario::{Adapter, BaseFormat};
 use crate::wire::timeline::Category;
@@ -34,6 +34,9 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
         tape.param_mut(id).trainable = false;
     }
     quantise(tape, family, adapter);
+    if adapter.stable_embedding {
+        replace_embedding(tape);
+    }
     let mut narrow = Vec::new();
     for target in &targets {
         let dtype = tape.param(target.weight).dtype;
@@ -62,6 +65,21 @@ pub(super) fn attach(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
     tape.enter_layer(None);
 }
 
+/// `StableEmbedding` takes over the embedding's weight; the old module stays, and the new weight needs a
+/// gradient, but came after the optimizer.
+///
+/// Source: `litgpt/finetune/lora.py` of October 2024 and later; `StableEmbedding`'s norm is left out.
+fn replace_embedding(tape: &mut Tape) {
+    let names = ["embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight"];
+    let mut ids = (0..tape.n_params()).map(ParamId::new);
+    let found = ids.find(|&id| names.iter().any(|name| tape.param(id).name.ends_with(name)));
+    let Some(id) = found else { return };
+    let param = tape.param_mut(id);
+    (param.trainable, param.unoptimized) = (true, true);
+    let old = param.elements() * param.dtype.bytes();
+    tape.new_buffer("", old);
+}
+
 /// `Params4bit.cuda`, one linear layer after the other: codes and scales are made, the weight goes.
 fn quantise(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
     if adapter.base == BaseFormat::Whole {
@@ -76,18 +94,35 @@ fn quantise(tape: &mut Tape, family: &dyn Family, adapter: &Adapter) {
         if !is_head && projections.iter().all(|projection| projection.name != name) {
             continue;
         }
-        let (layer, old, weights) = (param.layer, param.storage, param.elements());
+        let (layer, weights) = (param.layer, param.elements());
         tape.enter_layer(layer);
         let [codes, scales, tables] = quantised_bytes(weights, adapter.base);
-        let storage = tape.allocate(codes, Prim::Parameter);
-        tape.own(storage, id, Category::Weights);
+        let old = hold_codes(tape, id, codes);
         tape.enter_layer(None);
         tape.new_buffer("", scales);
         tape.new_buffer("", tables);
         tape.release_storage(old);
-        let param = tape.param_mut(id);
-        (param.storage, param.base) = (storage, adapter.base);
+        tape.param_mut(id).base = adapter.base;
     }
+}
+
+/// Bytes of the codes in place of a weight's; of a weight that ranks share, the rank's part in units of its
+/// element type (`quant_storage`), while scales and tables stay whole (`quant_state`). Returns the old ones.
+fn hold_codes(tape: &mut Tape, id: ParamId, codes: u64) -> StorageId {
+    let Some((shard, ranks)) = tape.param(id).shard.zip(tape.sharded_by()) else {
+        let storage = tape.allocate(codes, Prim::Parameter);
+        tape.own(storage, id, Category::Weights);
+        return core::mem::replace(&mut tape.param_mut(id).storage, storage);
+    };
+    let elements = codes.div_ceil(shard.dtype.bytes() * ranks);
+    let storage = if shard.storage == StorageId::NONE {
+        StorageId::NONE
+    } else {
+        tape.allocate(elements * shard.dtype.bytes(), Prim::Parameter)
+    };
+    tape.own(storage, id, Category::Weights);
+    tape.param_mut(id).shard = Some(Shard { storage, elements, ..shard });
+    shard.storage
 }
 
 /// The projection of this weight, when its module has a targeted name.
@@ -107,4 +142,47 @@ fn target(tape: &Tape, family: &dyn Family, weight: ParamId, adapter: &Adapter) 
     let Projection { inputs, outputs, .. } = family.projections().into_iter().find(is_of)?;
     let shapes = [[adapter.rank, inputs], [outputs, adapter.rank]].map(Shape::new);
     Some(Target { weight, module: module.to_owned(), layer: param.layer, shapes })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::catalog::Catalog;
+    use crate::scenario::check;
+    use crate::simulate::simulate;
+    use crate::wire::timeline::Category;
+
+    /// Weights at the peak, bytes.
+    fn weights(base: &str, ranks: u64) -> u64 {
+        let mut document = serde_json::json!({
+            "version": 1,
+            "model": {"kind": "llama", "config": {
+                "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+                "num_key_value_heads": 4, "intermediate_size": 512, "vocab_size": 64
+            }},
+            "hardware": {"gpu": "h200-sxm", "count": ranks},
+            "workload": {"micro_batch": 1, "seq_len": 16},
+            "precision": "bf16",
+            "adapter": {"rank": 4, "targets": ["q_proj"], "autocast": false, "base": base}
+        });
+        if 1 < ranks {
+            document["parallel"] = serde_json::json!({"data": "fsdp2"});
+        }
+        let valid = check(&document, &Catalog::builtin()).expect("a valid scenario");
+        let categories = simulate(&valid).report.steady.categories;
+        let row = categories.iter().find(|row| row.category == Category::Weights);
+        row.expect("the model has weights").bytes.get()
+    }
+
+    /// A rank has its part of the codes, and the scales and tables of all.
+    #[test]
+    fn codes_are_shared_and_scales_are_not() {
+        let projections = 2 * (4 * 256 * 256 + 3 * 256 * 512);
+        let (codes, scales) = (projections / 2, 4 * projections / 64);
+        let saved = |ranks| weights("whole", ranks) - weights("nf4", ranks);
+        let tables = 2 * 7 * 64;
+        assert_eq!(saved(1), 2 * projections - codes - scales - tables);
+        // At the peak one of the two layers is gathered.
+        let narrower = 2 * projections - codes;
+        assert_eq!(saved(4), narrower / 4 + narrower / 2 - scales - tables);
+    }
 }

@@ -1,7 +1,7 @@
 //! The layout over several GPUs, as it changes construction and installs its hooks.
 
 use crate::parallel::{Ddp, DdpOptions, Fsdp, FsdpOptions, ZeroOptions, parallelize, zero};
-use crate::tape::{ParamId, Sharding, Tape};
+use crate::tape::{Hooks, ParamId, Sharding, Tape};
 use crate::tensor::DType;
 use crate::wire::Scenario;
 use crate::wire::parallel::{DataParallel, ReduceDtype};
@@ -31,11 +31,13 @@ pub(super) fn after_model(tape: &mut Tape, scenario: &Scenario, tied: Option<Par
             hooks.shard_whole(tape);
         }
         tape.install(Box::new(hooks));
-    } else if let Some(options) = zero_options(scenario) {
+    } else if scenario.parallel.data.and_then(DataParallel::zero_stage).is_some() {
         // Its stages empty the cache before they flatten the weights, not after.
         tape.empty_cache();
-        let hooks = zero(tape, options);
-        tape.install(hooks);
+        let sizes = [scenario.hardware.count, scenario.workload.grad_accum];
+        if let Some(hooks) = zero_hooks(tape, scenario, sizes) {
+            tape.install(hooks);
+        }
         return;
     } else if scenario.parallel.data == Some(DataParallel::Ddp) {
         let options = &scenario.parallel.ddp;
@@ -72,6 +74,17 @@ fn fsdp(scenario: &Scenario) -> Option<FsdpOptions> {
         passes: if options.no_sync { scenario.workload.grad_accum } else { 1 },
         flat: options.flat,
     })
+}
+
+/// `DeepSpeed`'s stages over so many ranks, when the replicas share by them; `micro_batches`: backwards
+/// between two updates, as the hooks are told of them.
+pub fn zero_hooks(
+    tape: &mut Tape,
+    scenario: &Scenario,
+    [ranks, micro_batches]: [u64; 2],
+) -> Option<Box<dyn Hooks>> {
+    let options = zero_options(scenario)?;
+    Some(zero(tape, ZeroOptions { ranks, micro_batches, ..options }))
 }
 
 /// `DeepSpeed`'s settings, when the replicas share by stages.

@@ -7,6 +7,8 @@ mod loss;
 mod optimizer;
 mod scaler;
 
+pub use layout::zero_hooks;
+
 use crate::blocks::{Forwarded, Network, Style, register};
 use crate::engine;
 use crate::scenario::{Data, Family, Task, ValidScenario};
@@ -155,7 +157,7 @@ impl<'a> Process<'a> {
 
     /// Parameters that get a gradient.
     pub fn trainable_parameters(&self) -> u64 {
-        self.elements(|param| param.trainable)
+        self.elements(|param| param.trainable && !param.unoptimized)
     }
 
     /// Parameters that this rank keeps.

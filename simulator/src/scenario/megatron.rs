@@ -47,7 +47,10 @@ fn check_choices(scenario: &Scenario, faults: &mut Faults) {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
         faults.push(fault.mend(path, mend));
     };
-    if scenario.precision != Precision::Bf16 {
+    let deepspeed = scenario.parallel.data == Some(DataParallel::Zero1);
+    if scenario.precision != Precision::Bf16
+        && !(deepspeed && scenario.precision == Precision::Fp16)
+    {
         let reason = "Megatron-core is simulated in bf16 alone";
         unsupported("precision", reason, "bf16".into());
     }
@@ -56,7 +59,7 @@ fn check_choices(scenario: &Scenario, faults: &mut Faults) {
         let reason = "Megatron-core is simulated with AdamW alone";
         unsupported("optimizer.name", reason, "adamw".into());
     }
-    if optimizer.implementation != Implementation::Foreach {
+    if optimizer.implementation != Implementation::Foreach && !deepspeed {
         let reason = "Megatron-core makes PyTorch's AdamW with its default implementation";
         unsupported("optimizer.implementation", reason, "foreach".into());
     }
@@ -89,13 +92,52 @@ fn check_layout(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
     if parallel.sequence {
         divide("parallel.tensor", tensor, "seq_len", scenario.workload.seq_len);
     }
+    if 1 < parallel.context && model.engine.is_some_and(|engine| engine.unfused) {
+        let reason = "ranks share sequences with fused attention alone";
+        let fault = Fault::new("model.config.attention_backend", Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
+        return;
+    }
+    if 1 < parallel.context {
+        // Each rank has a part from either end of a sequence, and exchanges it for heads.
+        let ranks = tensor.saturating_mul(parallel.context);
+        let parts = ranks.saturating_mul(2);
+        divide("parallel.context", parts, "seq_len", scenario.workload.seq_len);
+        divide("parallel.context", ranks, "num_attention_heads", model.heads);
+        divide("parallel.context", ranks, "num_query_groups", model.groups);
+    }
     let chunks = pipeline.saturating_mul(virtual_stages);
     let path = if 1 < virtual_stages { "parallel.virtual_stages" } else { "parallel.pipeline" };
-    divide(path, chunks, "num_layers", model.layers());
+    if model.end_layers == [None; 2] {
+        let slots = model.layers() + u64::from(model.split_embedding) + u64::from(model.split_loss);
+        divide(path, chunks, "num_layers", slots);
+    }
     if let Some(mixture) = &model.mixture {
         divide("parallel.expert", expert, "num_moe_experts", mixture.experts);
     }
+    check_ends(parallel, model, faults);
     check_conflicts(scenario, model, faults);
+}
+
+/// Stages that get so many layers, and the others that share the rest evenly
+/// (`get_transformer_layer_offset`).
+fn check_ends(parallel: &Parallel, model: &MegatronGpt, faults: &mut Faults) {
+    let ends: Vec<u64> = model.end_layers.iter().flatten().copied().collect();
+    if ends.is_empty() {
+        return;
+    }
+    let key = if model.end_layers[0].is_some() { "first" } else { "last" };
+    let path = format!("model.config.num_layers_in_{key}_pipeline_stage");
+    let middle = parallel.pipeline.saturating_sub(ends.len() as u64);
+    let rest = model.layers.checked_sub(ends.iter().sum());
+    let message = match rest {
+        _ if 1 < parallel.virtual_stages || model.split_embedding || model.split_loss => {
+            "uneven stages are simulated without virtual stages, and count neither embedding nor loss"
+        }
+        Some(rest) if 0 < middle && rest.is_multiple_of(middle) && middle <= rest => return,
+        _ => "the other stages share the rest of the layers evenly, and there must be some",
+    };
+    faults.push(Fault::new(path, Rule::Conflict, message));
 }
 
 fn check_conflicts(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
@@ -128,13 +170,38 @@ fn check_conflicts(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults
     let data = parallel
         .data
         .filter(|data| !matches!(data, DataParallel::Ddp | DataParallel::DistributedOptimizer));
-    if let Some(data) = data {
+    if model.embedding_norm && data != Some(DataParallel::Zero1) {
+        let message =
+            "a norm after the embedding is Megatron-DeepSpeed's (`parallel.data = \"zero1\"`)";
+        conflict("model.config.embed_layernorm", message, false.into());
+    }
+    if data == Some(DataParallel::Zero1) {
+        check_deepspeed(scenario, model, faults);
+    } else if let Some(data) = data {
         let message =
             format!("Megatron-core's replicas share in other ways than `{}`", data.word());
         conflict("parallel.data", &message, "distributed_optimizer".into());
     }
     if model.mixture.is_some() {
         check_mixture(scenario, faults);
+    }
+}
+
+/// Megatron-DeepSpeed has Megatron's local layers, one chunk a stage, and no other way to share.
+fn check_deepspeed(scenario: &Scenario, model: &MegatronGpt, faults: &mut Faults) {
+    let parallel = &scenario.parallel;
+    let refused = [
+        (model.engine.is_some(), "model.config.transformer_impl"),
+        (model.mixture.is_some(), "model.config.num_moe_experts"),
+        (parallel.sequence, "parallel.sequence"),
+        (1 < parallel.virtual_stages, "parallel.virtual_stages"),
+        (parallel.zero.offload_optimizer, "parallel.zero.offload_optimizer"),
+        (parallel.zero.overlap_comm == Some(true), "parallel.zero.overlap_comm"),
+    ];
+    for (_, path) in refused.into_iter().filter(|(set, _)| *set) {
+        let reason = "under DeepSpeed's pipeline engine Megatron is simulated without it";
+        let fault = Fault::new(path, Rule::Unsupported, reason);
+        faults.push(fault.arguments([reason.to_owned()]));
     }
 }
 

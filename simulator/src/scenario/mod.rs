@@ -20,10 +20,10 @@ mod write;
 mod zero;
 
 pub use families::{
-    Act, Activation, Architecture, Bert, Conv, Data, Excite, ExpertLoad, Experts, Falcon, Family,
-    Gemma, Gpt2, Join, Latent, LlamaLike, MegatronGpt, Mixture, Normalization, Op, Opt, Parallel,
-    Phi3, Position, Positions, Projection, Residual, Router, SlidingWindow, Slot, T5, Task, Vision,
-    Vit, Window, adapter_parameters, slots,
+    Act, Activation, Architecture, Bert, Conv, Data, Engine, Excite, ExpertLoad, Experts, Falcon,
+    Family, Gemma, Gpt2, Join, Latent, LlamaLike, MegatronGpt, Mixture, Normalization, Op, Opt,
+    Parallel, Phi3, Position, Positions, Projection, Residual, Router, SlidingWindow, Slot, T5,
+    Task, Vision, Vit, Window, adapter_parameters, slots,
 };
 pub(crate) use families::{CHANNELS, POSITION_OFFSET};
 pub use presets::{Preset, presets};

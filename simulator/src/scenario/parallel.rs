@@ -79,7 +79,9 @@ pub(super) fn check_parallel(
 ) {
     check_ranges(&scenario.parallel, faults);
     let megatron = matches!(architecture, Some(Architecture::Megatron(_)));
-    check_unsupported(scenario, megatron, faults);
+    let shares =
+        matches!(architecture, Some(Architecture::Megatron(model)) if model.engine.is_some());
+    check_unsupported(scenario, [megatron, shares], faults);
     if matches!(architecture, Some(Architecture::Vision(_))) {
         check_images(scenario, faults);
     }
@@ -133,7 +135,7 @@ fn check_ranges(parallel: &Parallel, faults: &mut Faults) {
 }
 
 /// What a scenario can say and no program does yet.
-fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
+fn check_unsupported(scenario: &Scenario, [megatron, shares]: [bool; 2], faults: &mut Faults) {
     let parallel = &scenario.parallel;
     let mut unsupported = |path: &str, reason: &str, off: serde_json::Value| {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
@@ -150,8 +152,9 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
         ("parallel.context", parallel.context, "context parallelism is not simulated yet"),
     ];
     for (path, degree, reason) in degrees {
-        // Megatron-core's stack has its own rules for all but context parallelism.
-        if 1 < degree && !(megatron && path != "parallel.context") {
+        // Megatron-core's stack has its own rules; sequences are shared with Transformer Engine alone.
+        let ruled = if path == "parallel.context" { shares } else { megatron };
+        if 1 < degree && !ruled {
             unsupported(path, reason, 1.into());
         }
     }
@@ -196,7 +199,6 @@ fn check_unsupported(scenario: &Scenario, megatron: bool, faults: &mut Faults) {
 fn check_adapter(scenario: &Scenario, faults: &mut Faults) {
     let parallel = &scenario.parallel;
     let fsdp = parallel.data == Some(DataParallel::Fsdp2);
-    let local = fsdp || 1 < parallel.tensor;
     let mut unsupported = |path: &str, reason: &str, off: serde_json::Value| {
         let fault = Fault::new(path, Rule::Unsupported, reason).arguments([reason.to_owned()]);
         faults.push(fault.mend(path, off));
@@ -207,9 +209,10 @@ fn check_adapter(scenario: &Scenario, faults: &mut Faults) {
         unsupported("adapter", reason, serde_json::Value::Null);
     }
     let quantised = adapter.is_some_and(|one| one.base != BaseFormat::Whole);
-    if quantised && (local || scenario.precision != Precision::Bf16) {
-        let reason = "quantised weights in shards, or under another precision than `bf16`, are not \
-                      simulated yet";
+    let partly = 1 < parallel.tensor || (fsdp && !parallel.fsdp.meta_init);
+    if quantised && (partly || scenario.precision != Precision::Bf16) {
+        let reason = "quantised weights under tensor parallelism, without `meta_init`, or under another \
+                      precision than `bf16` are not simulated yet";
         unsupported("adapter.base", reason, "whole".into());
     }
     // `FSDP expects uniform original parameter dtype` (`_fsdp_param_group.py`).

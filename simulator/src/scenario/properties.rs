@@ -116,7 +116,7 @@ prop_compose! {
         targets in prop::collection::vec(".{0,12}", 0..3),
         dropout in limits::DROPOUT,
     ) -> Adapter {
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false, stable_embedding: false }
     }
 }
 

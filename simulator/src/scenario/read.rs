@@ -295,10 +295,11 @@ fn adapter_table(mut table: Table<'_>, faults: &mut Faults) -> Option<Adapter> {
     let autocast = table.flag_or("autocast", true, faults);
     let base = table.word_or("base", Word::WORDS, BaseFormat::Whole, faults);
     let base_head = table.flag_or("base_head", false, faults);
+    let stable_embedding = table.flag_or("stable_embedding", false, faults)?;
     table.finish(faults);
     let (kind, rank, targets, dropout) = (kind?, rank?, targets?, dropout?);
     let (autocast, base, base_head) = (autocast?, base?, base_head?);
-    Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head })
+    Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head, stable_embedding })
 }
 
 fn stack_table(mut table: Table<'_>, faults: &mut Faults) -> Stack {

@@ -3,6 +3,8 @@
 
 use super::node::{Edge, ParamId, Source};
 use super::{Backward, Prim, StorageId, Tape, Tensor};
+use crate::tensor::{DType, Shape};
+use crate::wire::timeline::Category;
 
 impl Tape {
     /// Megatron-core's `GlobalMemoryBuffer`: at least so many bytes that stay for the rest of the
@@ -15,6 +17,23 @@ impl Tape {
             let (old, _) = core::mem::replace(&mut self.scratch_buffer, (storage, bytes));
             self.release_storage(old);
         }
+    }
+
+    /// Transformer Engine's dummy in place of a gradient that was added to its buffer: one for each shape,
+    /// for the rest of the process.
+    ///
+    /// Source: `get_dummy_wgrad` in Transformer Engine 2.11 (`pytorch/module/base.py`).
+    pub fn dummy_gradient(&mut self, shape: Shape, dtype: DType) -> Tensor {
+        let known = self.dummies.iter().find(|(other, _)| *other == shape);
+        let storage = if let Some((_, storage)) = known {
+            *storage
+        } else {
+            let storage = self.allocate(shape.elements() * dtype.bytes(), Prim::Linear);
+            self.categorise(storage, Category::Gradients);
+            self.dummies.push((shape, storage));
+            storage
+        };
+        self.handle(storage, shape, dtype)
     }
 
     /// Moves a parameter into another storage, of which it becomes a view.

@@ -27,7 +27,7 @@ pub use node::{
     SavedSlot, Source,
 };
 use offload::Offloaded;
-pub use parallel::{BiasDropoutAdd, Megatron, ParallelProduct, Part};
+pub use parallel::{BiasDropoutAdd, EngineAttention, Megatron, ParallelProduct, Part, Runner};
 pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
 pub use rule::{Attention, AttentionLibrary, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
@@ -98,11 +98,13 @@ pub enum Library {
     Blas,
     /// cuBLASLt, which adds a bias in the product's epilogue.
     BlasLt,
+    /// Transformer Engine's own workspace for cuBLASLt: one for all threads.
+    Engine,
 }
 
 impl Library {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Blas, Self::BlasLt];
+    pub const ALL: [Self; 3] = [Self::Blas, Self::BlasLt, Self::Engine];
 }
 
 /// The tape.
@@ -130,6 +132,8 @@ pub struct Tape {
     sharding: Option<Sharding>,
     /// Megatron-core's buffer for what is needed at once and never kept, with its bytes.
     scratch_buffer: (StorageId, u64),
+    /// Transformer Engine's dummies of gradients, by shape.
+    dummies: Vec<(Shape, StorageId)>,
     /// What nodes keep that a function records although nothing around it is recorded.
     chained: Option<Vec<StorageId>>,
     /// What modules hold under names of their own from one forward to the next.
@@ -158,6 +162,7 @@ impl Tape {
             offloaded: Offloaded::default(),
             sharding: None,
             scratch_buffer: (StorageId::NONE, 0),
+            dummies: Vec::new(),
             chained: None,
             attributes: Vec::new(),
             traced: false,
@@ -567,6 +572,7 @@ impl Tape {
             hooks.storages().into_iter().for_each(renumber);
         }
         renumber(&mut self.scratch_buffer.0);
+        self.dummies.iter_mut().for_each(|(_, storage)| renumber(storage));
         self.attributes.iter_mut().for_each(renumber);
         for param in &mut self.params {
             renumber(&mut param.storage);

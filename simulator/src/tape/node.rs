@@ -241,6 +241,10 @@ impl Adapter {
 
 /// A parameter.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts of a parameter that do not depend on each other"
+)]
 pub struct Param {
     /// Its path in the model, such as `model.layers.3.mlp.up_proj.weight`.
     pub name: String,
@@ -272,6 +276,8 @@ pub struct Param {
     pub hooked: bool,
     /// Whether its gradients are added to a buffer as they come, and are not kept (`main_grad`).
     pub main_grad: bool,
+    /// Whether it gets gradients and no optimizer has it: they add up over steps.
+    pub unoptimized: bool,
     /// Its gradient, or that of the rank's part.
     pub grad: Option<StorageId>,
     /// Gradient of the whole parameter, where ranks hold parts of it, until it is reduced.
@@ -310,6 +316,7 @@ impl Param {
             adapter: None,
             hooked: false,
             main_grad: false,
+            unoptimized: false,
             grad: None,
             whole_grad: None,
             states: Vec::new(),

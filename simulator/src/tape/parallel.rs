@@ -3,7 +3,8 @@
 
 use crate::tensor::{Layout, Shape};
 
-use super::rule::Batched;
+use super::Library;
+use super::rule::{Attention, Batched};
 
 /// The rule of a node that Megatron-core adds to PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,6 +23,20 @@ pub enum Megatron {
     },
     /// `LinearWithGradAccumulationAndAsyncCommunication`.
     Linear(ParallelProduct),
+    /// `_LayerNormLinear`: a norm and a product in one function.
+    NormLinear(ParallelProduct),
+    /// `FusedAttnFunc`, `AttnFuncWithCPAndQKVOA2A`.
+    EngineAttention(EngineAttention),
+    /// `CrossEntropyFunction`: the logits' memory holds their gradient.
+    GradientInPlace {
+        /// Shape of the logits.
+        input: Shape,
+    },
+    /// `squared_relu`, compiled: one kernel over the input.
+    SquaredRelu {
+        /// Shape of the input.
+        input: Shape,
+    },
     /// `bias_dropout_add_fused_train`, compiled.
     BiasDropoutAdd(BiasDropoutAdd),
     /// `GeLUFunction`, `SwiGLUFunction` and their like: one kernel over the input, whose result is
@@ -116,6 +131,39 @@ pub struct ParallelProduct {
     pub gathered: bool,
     /// Whether a bias is added.
     pub bias: bool,
+    /// Who runs it.
+    pub runner: Runner,
+}
+
+/// Who runs a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// PyTorch, over cuBLAS.
+    Torch,
+    /// Transformer Engine, over cuBLASLt.
+    Engine,
+    /// The same, with weight gradients added to their buffer by the product: a dummy is returned
+    /// (`fuse_wgrad_accumulation`).
+    EngineFused,
+}
+
+impl Runner {
+    /// Whose workspace it takes.
+    pub const fn library(self) -> Library {
+        match self {
+            Self::Torch => Library::Blas,
+            Self::Engine | Self::EngineFused => Library::Engine,
+        }
+    }
+}
+
+/// Sizes of an attention among ranks that share each sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EngineAttention {
+    /// The kernel's attention: whole sequences, and this rank's part of the heads.
+    pub attention: Attention,
+    /// Ranks that share each sequence (`cp_comm_type = "a2a"`).
+    pub context: u64,
 }
 
 /// A compiled bias, dropout and residual addition.

@@ -48,6 +48,11 @@ impl Tape {
         self.sharding = sharding;
     }
 
+    /// Over how many ranks new parameters are dealt out.
+    pub fn sharded_by(&self) -> Option<u64> {
+        self.sharding.map(|sharding| sharding.ranks)
+    }
+
     /// Allocates a buffer of a module, which stays for the rest of the process.
     pub fn new_buffer(&mut self, name: &str, bytes: u64) {
         self.enter_layer(layer_of(name));

@@ -13,6 +13,8 @@ use super::fields::Fields;
 pub struct PublishedRun {
     /// Its name; the first words are the source's.
     pub id: String,
+    /// Where it was published.
+    pub source: String,
     /// `train`, `finetune` or `infer`.
     pub kind: String,
     /// The model's shape, as far as it is known.
@@ -43,6 +45,8 @@ pub struct PublishedRun {
     pub notes: String,
     /// What was measured.
     pub measured: Measured,
+    /// What the memory means, in words: of which ranks, from which counter.
+    pub memory_kind: String,
     /// Which metric the memory is compared with.
     pub memory_metric: Option<String>,
 }
@@ -73,6 +77,7 @@ pub fn read_run(line: &str) -> Result<PublishedRun, Faults> {
     let mut fields = Fields::new(&row);
     let run = PublishedRun {
         id: fields.text(&["id"]),
+        source: fields.text_or_absent(&["source"]).unwrap_or_default(),
         kind: fields.text(&["kind"]),
         model: fields.object(&["model"]),
         gpu: fields.text(&["gpu"]),
@@ -94,6 +99,7 @@ pub fn read_run(line: &str) -> Result<PublishedRun, Faults> {
             tokens_per_s_per_gpu: fields.number_or_absent(&["measured", "tokens_per_s_per_gpu"]),
             oom: fields.flag_or_absent(&["measured", "oom"]).unwrap_or(false),
         },
+        memory_kind: fields.text_or_absent(&["measured", "mem_kind"]).unwrap_or_default(),
         memory_metric: fields.text_or_absent(&["memory_metric"]),
     };
     fields.faults.or(run)

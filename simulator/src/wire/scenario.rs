@@ -264,6 +264,10 @@ pub struct Adapter {
     /// Whether the output projection is held like that too.
     #[serde(default, skip_serializing_if = "is_false")]
     pub base_head: bool,
+    /// Whether a `StableEmbedding` of bitsandbytes replaces the embedding, which stays beside it: the new one
+    /// gets gradients that no optimizer knows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stable_embedding: bool,
 }
 
 /// Formats of frozen weights beside an adapter.

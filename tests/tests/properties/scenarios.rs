@@ -297,10 +297,12 @@ prop_compose! {
         [gated, bias, tied, fused] in any::<[bool; 4]>(),
         dropout in one_of(&[0.0, 0.1]),
         (experts, load) in (one_of(&[0_u64, 0, 2, 5]), one_of(&["balanced", "first"])),
+        engine in prop::option::of(any::<[bool; 5]>()),
     ) -> Map<String, Value> {
         let mixture = 0 < experts;
         let gated = gated || mixture;
-        let config = json!({
+        let engine = engine.filter(|_| !mixture);
+        let mut config = json!({
             "num_layers": layers, "hidden_size": 8 * groups * repeat * dim,
             "num_attention_heads": groups * repeat, "num_query_groups": groups,
             "vocab_size": vocab, "max_sequence_length": 1024,
@@ -312,6 +314,17 @@ prop_compose! {
             "hidden_dropout": dropout, "attention_dropout": dropout,
             "num_moe_experts": experts, "expert_load": load,
         });
+        if let Some([unfused, rope, loss, gradients, mask]) = engine {
+            config["transformer_impl"] = json!("transformer_engine");
+            config["attention_backend"] = json!(if unfused { "unfused" } else { "fused" });
+            config["apply_rope_fusion"] = json!(rope);
+            config["cross_entropy_loss_fusion"] = json!(loss);
+            config["cross_entropy_fusion_impl"] = json!("te");
+            config["gradient_accumulation_fusion"] = json!(gradients);
+            config["create_attention_mask_in_dataloader"] = json!(mask);
+        } else {
+            config["masked_softmax_fusion"] = json!(fused);
+        }
         config.as_object().cloned().unwrap_or_default()
     }
 }
@@ -401,7 +414,7 @@ prop_compose! {
         dropout in one_of(&[0.0, 0.1]),
     ) -> Adapter {
         let targets = targets.iter().map(|&target| target.to_owned()).collect();
-        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false }
+        Adapter { kind: AdapterKind::Lora, rank, targets, dropout, autocast: true, base: BaseFormat::Whole, base_head: false, stable_embedding: false }
     }
 }
 
@@ -538,16 +551,22 @@ prop_compose! {
 
 /// The scenario with choices that the model's framework has.
 fn of_its_stack(mut scenario: Scenario) -> Scenario {
-    if matches!(scenario.model, Model::Inline { kind: ModelKind::MegatronGpt, .. }) {
+    if let Model::Inline { kind: ModelKind::MegatronGpt, config } = &scenario.model {
+        let local = !config.contains_key("transformer_impl") && config["num_moe_experts"] == 0;
         scenario.stack.framework = Framework::MegatronCore;
         scenario.precision = Precision::Bf16;
         let clip_grad_norm = scenario.optimizer.clip_grad_norm;
         scenario.optimizer = Optimizer { clip_grad_norm, ..Optimizer::default() };
         let data = scenario.parallel.data.map(|data| match data {
             DataParallel::Ddp => DataParallel::Ddp,
+            DataParallel::Zero1 if local => DataParallel::Zero1,
             _ => DataParallel::DistributedOptimizer,
         });
-        scenario.parallel = Parallel { data, ..Parallel::default() };
+        let Zero { reduce_bucket_size, contiguous_gradients, grad_accum_dtype, .. } =
+            scenario.parallel.zero;
+        let zero =
+            Zero { reduce_bucket_size, contiguous_gradients, grad_accum_dtype, ..Zero::default() };
+        scenario.parallel = Parallel { data, zero, ..Parallel::default() };
     } else if scenario.checkpointing == Checkpointing::Selective {
         scenario.checkpointing = Checkpointing::Full;
     }

@@ -1,6 +1,8 @@
 //! A published run against its prediction: what of it can be expressed, and which of its numbers
 //! can be compared.
 
+mod deepspeed;
+mod megatron;
 mod model;
 mod scenario;
 mod tools;
@@ -16,6 +18,9 @@ use super::metric::{Metric, MetricName, Metrics};
 use super::row::{Head, Kind, Row, Status};
 use scenario::Expressed;
 
+/// Errors of memory above which a row says why, per cent.
+const LARGE_PCT: f64 = 15.0;
+
 /// A row from one line of `runs.jsonl`. `name` stands in for the id of a line that cannot be read.
 pub fn judge_published(name: &str, line: &str, setup: Setup<'_>) -> Row {
     let run = match read_run(line) {
@@ -28,21 +33,42 @@ pub fn judge_published(name: &str, line: &str, setup: Setup<'_>) -> Row {
         family: words::family(&run.framework),
         stack: run.framework.clone(),
     };
-    let Expressed { scenario, remark } = match scenario::express(&run, setup.catalog) {
+    let Expressed { scenario, stages, remark } = match scenario::express(&run, setup.catalog) {
         Ok(expressed) => expressed,
         Err(reasons) => return Row::unsupported(head, reasons.join("; ")),
     };
-    let valid = match validate(&scenario, setup.catalog) {
-        Ok(valid) => valid,
-        Err(faults) => return Row::unsupported(head, in_one_line(&faults)),
-    };
     let tokens = scenario.workload.micro_batch * scenario.workload.grad_accum;
     let tokens = Bytes::new(tokens * scenario.workload.seq_len).as_f64();
-    let metrics = compare(&run, &simulate_with(&valid, setup.rates), tokens);
+    let mut metrics = Metrics::new();
+    for stage in stages {
+        let mut scenario = scenario.clone();
+        scenario.parallel.stage = stage;
+        let valid = match validate(&scenario, setup.catalog) {
+            Ok(valid) => valid,
+            Err(faults) => return Row::unsupported(head, in_one_line(&faults)),
+        };
+        let of_stage = compare(&run, &simulate_with(&valid, setup.rates), tokens);
+        keep_highest(&mut metrics, of_stage);
+    }
     if metrics.is_empty() {
         return Row::unsupported(head, "the row has no number that can be compared");
     }
+    let off = |metric: &Metric| metric.error_pct.is_some_and(|error| LARGE_PCT < error.abs());
+    let memory = metrics.iter().filter(|(name, _)| **name != MetricName::StepTime);
+    let miss = memory.map(|(_, metric)| metric).any(off).then(|| words::known_miss(&run.id));
+    let said = remark.into_iter().chain(miss.flatten().map(str::to_owned));
+    let remark = said.reduce(|all, one| format!("{all}; {one}"));
     Row { reason: remark, status: Status::Ok, ..Row::ok(head, metrics) }
+}
+
+/// The figures of the stage with the highest ones: a row gives the highest of several ranks.
+fn keep_highest(metrics: &mut Metrics, others: Metrics) {
+    for (name, metric) in others {
+        let higher = metrics.get(&name).is_none_or(|known| known.predicted < metric.predicted);
+        if higher {
+            metrics.insert(name, metric);
+        }
+    }
 }
 
 /// Memory in the sense that the row names, and the step's time where it is one of full sequences.

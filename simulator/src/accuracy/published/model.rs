@@ -38,6 +38,10 @@ const NAMES: [Named; 16] = [
     (&["opt-"], ModelKind::Opt, None),
 ];
 
+/// litgpt's Phi has one projection of query, key and value, as GPT-NeoX has.
+const FUSED_PHI: &str =
+    "litgpt's Phi is simulated as GPT-NeoX of the same shape, with a second norm a layer";
+
 /// Shapes that are another architecture under one of these names.
 const OTHERS: [&str; 5] = ["moe", "mixtral", "gptbigcode", "starcoder", "distilbert"];
 
@@ -76,6 +80,10 @@ pub(super) fn described(
 ) -> Result<Described, String> {
     let name = run.model.get("name").and_then(Value::as_str).unwrap_or("");
     let &(_, kind, remark) = named(name, &run.model)?;
+    let (kind, remark) = match kind {
+        ModelKind::Phi if own_classes => (ModelKind::GptNeox, Some(FUSED_PHI)),
+        kind => (kind, remark),
+    };
     let card = catalog.model(name).filter(|card| card.kind == kind);
     let mut config = card.map(|card| card.config.clone()).unwrap_or_default();
     for &(key, field) in fields(kind) {
@@ -158,6 +166,10 @@ fn extra(name: &str, kind: ModelKind, run: &PublishedRun) -> Vec<(&'static str, 
     let is = |word: &str| text.contains(word);
     match kind {
         ModelKind::Phi if is("phi-2") => extra.push(("partial_rotary_factor", 0.4.into())),
+        ModelKind::GptNeox if is("phi-") => {
+            let share = if is("phi-2") { 0.4 } else { 0.5 };
+            extra.push(("rotary_pct", share.into()));
+        }
         ModelKind::GptNeox => extra.push(("rotary_pct", 0.25.into())),
         ModelKind::Llama if is("gemma") => extra.extend([
             ("hidden_act", "gelu_pytorch_tanh".into()),

@@ -10,6 +10,8 @@ use crate::wire::scenario::{
 };
 use crate::wire::{ModelKind, Scenario};
 
+use super::deepspeed;
+use super::megatron;
 use super::model::{Described, described, projections};
 use super::tools::{Sharding, Tool, tool};
 use super::words;
@@ -17,6 +19,8 @@ use super::words;
 /// A run that can be predicted.
 pub(super) struct Expressed {
     pub(super) scenario: Scenario,
+    /// The pipeline stages that the row's figures are the highest of.
+    pub(super) stages: Vec<u64>,
     /// What the scenario says differently from the row.
     pub(super) remark: Option<String>,
 }
@@ -27,6 +31,12 @@ pub(super) struct Expressed {
 ///
 /// All reasons why there is none.
 pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed, Vec<String>> {
+    if megatron::is_megatron(run) {
+        return megatron::express(run, catalog);
+    }
+    if deepspeed::is_deepspeed(run) {
+        return deepspeed::express(run, catalog);
+    }
     let mut reasons = words::refusals(run);
     let mut remarks = Vec::new();
     let mut keep = Reasons(&mut reasons);
@@ -81,7 +91,7 @@ pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed
         };
         remarks.retain(|remark| !remark.is_empty());
         let remark = (!remarks.is_empty()).then(|| remarks.join("; "));
-        Some(Expressed { scenario, remark })
+        Some(Expressed { scenario, stages: vec![0], remark })
     })();
     match scenario {
         Some(expressed) if reasons.is_empty() => Ok(expressed),
@@ -90,10 +100,10 @@ pub(super) fn express(run: &PublishedRun, catalog: &Catalog) -> Result<Expressed
 }
 
 /// Collects the errors of several results.
-struct Reasons<'a>(&'a mut Vec<String>);
+pub(super) struct Reasons<'a>(pub(super) &'a mut Vec<String>);
 
 impl Reasons<'_> {
-    fn of<T>(&mut self, result: Result<T, String>) -> Option<T> {
+    pub(super) fn of<T>(&mut self, result: Result<T, String>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(reason) => {
@@ -155,7 +165,7 @@ fn checkpointing(run: &PublishedRun) -> Result<Checkpointing, String> {
 }
 
 /// Sequences of one GPU.
-fn workload(run: &PublishedRun) -> Result<Workload, String> {
+pub(super) fn workload(run: &PublishedRun) -> Result<Workload, String> {
     let micro_batch = run.micro_batch.and_then(words::whole).filter(|batch| 0 < *batch);
     let micro_batch = micro_batch.ok_or("the micro-batch is no whole number of sequences")?;
     let seq_len = run.seq_len.ok_or("the sequence length is not stated")?;
@@ -237,5 +247,7 @@ fn adapter(
         base => base,
     };
     let base_head = tool.unties && base != BaseFormat::Whole;
-    Ok(Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head }))
+    // Since October 2024 (`finetune/lora.py`, #1770).
+    let stable_embedding = base_head && !run.framework.contains("PyTorch 2.1");
+    Ok(Some(Adapter { kind, rank, targets, dropout, autocast, base, base_head, stable_embedding }))
 }

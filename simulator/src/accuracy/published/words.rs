@@ -17,7 +17,40 @@ pub(super) fn family(framework: &str) -> String {
 pub(super) fn times_count(run: &PublishedRun) -> bool {
     const AGAINST: [&str; 4] =
         ["use the memory only", "do not use it for tokens/s", "variable length", "dynamic padding"];
+    // The clock knows no collectives between ranks that share products, layers or sequences.
+    let pipelined = run.framework.starts_with("Megatron-DeepSpeed");
+    if pipelined || ["tp", "pp", "cp"].iter().any(|key| 1 < degree(run, key)) {
+        return false;
+    }
     !AGAINST.iter().any(|words| run.notes.contains(words) || run.other.contains(words))
+}
+
+/// Why a row's prediction is more than 15 % off, where that is known (tests/published/README.md).
+pub(super) fn known_miss(id: &str) -> Option<&'static str> {
+    const MISSES: [(&str, &str); 9] = [
+        (
+            "litgpt-phi-3-full",
+            "the figure is less than the states, weights and gradients of the row",
+        ),
+        ("fsdpqlora-4090-7b-lora-offload", "reserved memory of several streams under offload"),
+        ("hf-bertlarge-v100", "the head of masked language modelling stands for the classifier"),
+        (
+            "ado-c-granite-3b-code-base-128k-lora-1n1g-s1024",
+            "longer sequences of as many tokens are met",
+        ),
+        (
+            "bs-1b3-v100-32-full-tp1pp4",
+            "which node was read is not stated: the last has the logits",
+        ),
+        ("bs-1b3-v100-16-full-tp1pp2", "the same job showed 1 GB less on cards of 32 GB"),
+        ("bs-1b3-v100-16-full-tp1pp", "which node was read is not stated: the last has the logits"),
+        ("bs-1b3-v100", "more was seen without a pipeline than the engine's source explains"),
+        (
+            "bloom-prequel",
+            "at twice the micro-batch the layout is met; the figure rises by more than activations",
+        ),
+    ];
+    MISSES.iter().find(|(prefix, _)| id.starts_with(prefix)).map(|(_, cause)| *cause)
 }
 
 /// What no scenario says, whatever the other fields are.

@@ -113,6 +113,7 @@ fn options_are_carried_over() {
         autocast: true,
         base: crate::wire::scenario::BaseFormat::Whole,
         base_head: false,
+        stable_embedding: false,
     };
     assert_eq!(scenario.adapter, Some(adapter));
     assert_eq!(scenario.workload.grad_accum, 4);

@@ -61,6 +61,20 @@ impl Tape {
         [Some(of_query), Some(of_key), None, None]
     }
 
+    /// `scaled_upper_triang_masked_softmax`: one kernel; keeps its result, and writes the gradient over
+    /// the one that comes.
+    ///
+    /// Source: `megatron/fused_kernels/scaled_upper_triang_masked_softmax_cuda.cu`.
+    pub fn masked_softmax(&mut self, x: &Tensor) -> Tensor {
+        let node = self.records(&[x]).then(|| self.begin_node(Prim::Softmax, Backward::Pass, &[x]));
+        let out = self.elementwise_of(x.shape, x.dtype, Prim::Softmax);
+        let node = node.map(|mut node| {
+            self.save(&mut node, &out);
+            node
+        });
+        self.with_node(out, node)
+    }
+
     /// `torch.bmm(probabilities, value)` of `[heads, tokens, …]`; keeps both.
     pub fn weighted_values(&mut self, probabilities: &Tensor, value: &Tensor) -> Tensor {
         let &[batch, m, k] = probabilities.shape.sizes() else {

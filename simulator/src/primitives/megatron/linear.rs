@@ -1,7 +1,7 @@
 //! Column- and row-parallel products.
 
 use crate::clock::Pass;
-use crate::tape::{Library, MAX_INPUTS, Megatron, ParallelProduct, ParamId, Prim, Tape, Tensor};
+use crate::tape::{MAX_INPUTS, Megatron, ParallelProduct, ParamId, Prim, Runner, Tape, Tensor};
 use crate::tensor::Shape;
 
 use super::super::backward::Gradients;
@@ -12,6 +12,8 @@ impl Tape {
     /// `LinearWithGradAccumulationAndAsyncCommunication`: keeps input and weight. With sequence
     /// parallelism the whole sequence's input is gathered into the global buffer, not kept.
     ///
+    /// Transformer Engine's `_Linear` allocates the same.
+    ///
     /// Source: `tensor_parallel/layers.py`; `torch.matmul` of three dimensions is one `mm`, and the
     /// bias is added to it in a new tensor.
     pub fn parallel_linear(
@@ -19,7 +21,7 @@ impl Tape {
         x: &Tensor,
         weight: ParamId,
         bias: Option<ParamId>,
-        gathered: Option<u64>,
+        (gathered, runner): (Option<u64>, Runner),
     ) -> Tensor {
         let weight = self.weight(weight);
         let &[outer, inner] = weight.shape.sizes() else { unreachable!("a weight is a matrix") };
@@ -31,6 +33,7 @@ impl Tape {
             input: x.shape,
             gathered: gathered.is_some(),
             bias: bias.is_some(),
+            runner,
         };
         let bias = bias.map(|id| self.weight(id));
         let inputs: Vec<&Tensor> = [x, &weight].into_iter().chain(bias.as_ref()).collect();
@@ -45,7 +48,7 @@ impl Tape {
         }
         let shape = rows_of(x.shape, gathered.unwrap_or(1)).with_last(outer);
         let mut out = self.empty(shape, x.dtype, Prim::Linear);
-        self.workspace(Library::Blas);
+        self.workspace(runner.library());
         self.run(Prim::Linear, product([rows, outer, inner, 1], Pass::Forward, x.dtype));
         if bias.is_some() {
             let sum = self.elementwise(Prim::Add, &[&out], x.dtype);
@@ -64,34 +67,29 @@ impl Tape {
         size: &ParallelProduct,
         wanted: [bool; MAX_INPUTS],
     ) -> Gradients {
-        let &ParallelProduct { rows, inner, outer, input, gathered, bias } = size;
+        let &ParallelProduct { rows, inner, outer, input, gathered, bias, runner } = size;
         if gathered {
             self.global_buffer(rows * inner * grad.dtype.bytes());
         }
         let whole = grad.shape.with_last(inner);
         let whole = if gathered { whole } else { input };
         let mut of_input = self.empty(whole, grad.dtype, Prim::Linear);
-        self.workspace(Library::Blas);
+        self.workspace(runner.library());
         self.run(Prim::Linear, product([rows, inner, outer, 1], Pass::InputGrad, grad.dtype));
         let part = gathered.then(|| self.exchanged(&of_input, input));
-        let of_weight = self.empty(Shape::new([outer, inner]), grad.dtype, Prim::Linear);
-        self.run(Prim::Linear, product([outer, inner, rows, 1], Pass::WeightGrad, grad.dtype));
+        let of_weight = self.weight_gradient([outer, inner], rows, grad.dtype, runner);
         let of_bias = bias.then(|| bias_of(self, grad));
         if let Some(part) = part {
             self.release(core::mem::replace(&mut of_input, part));
         }
         let mut outputs = [Some(of_input), Some(of_weight), of_bias, None];
-        for (output, wanted) in outputs.iter_mut().zip(wanted) {
-            if !wanted && let Some(unused) = output.take() {
-                self.release(unused);
-            }
-        }
+        self.drop_unwanted(&mut outputs, wanted);
         outputs
     }
 }
 
 /// The shape with so many times the rows.
-fn rows_of(shape: Shape, times: u64) -> Shape {
+pub(super) fn rows_of(shape: Shape, times: u64) -> Shape {
     match *shape.sizes() {
         [rows, columns] => Shape::new([rows * times, columns]),
         [tokens, batch, columns] => Shape::new([tokens * times, batch, columns]),

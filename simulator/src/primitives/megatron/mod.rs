@@ -8,6 +8,7 @@ mod activation;
 mod attention;
 mod compiled;
 mod cross_entropy;
+mod engine;
 mod exchange;
 mod linear;
 mod routing;
@@ -76,6 +77,12 @@ pub(super) fn run(tape: &mut Tape, id: NodeId, rule: Megatron) -> Gradients {
         }
         Megatron::Linear(product) => {
             tape.parallel_gradients(running.grad(), &product, running.wanted)
+        }
+        Megatron::NormLinear(product) => tape.norm_linear_gradients(&mut running, &product),
+        Megatron::EngineAttention(size) => tape.engine_attention_gradients(running.grad(), &size),
+        Megatron::GradientInPlace { input } => one(tape.gradient_in_place(&running, input)),
+        Megatron::SquaredRelu { input } => {
+            one(tape.elementwise_of(input, running.dtype, Prim::Relu))
         }
         Megatron::BiasDropoutAdd(shape) => tape.bias_dropout_add_gradients(&mut running, shape),
         Megatron::Activation { input, bias } => {

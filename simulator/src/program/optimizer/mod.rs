@@ -222,7 +222,10 @@ fn total_norm(tape: &mut Tape, params: &[ParamId], norms: Vec<StorageId>, dtype:
 }
 
 fn trainable(tape: &Tape) -> Vec<ParamId> {
-    (0..tape.n_params()).map(ParamId::new).filter(|&id| tape.param(id).grad.is_some()).collect()
+    (0..tape.n_params())
+        .map(ParamId::new)
+        .filter(|&id| tape.param(id).grad.is_some() && !tape.param(id).unoptimized)
+        .collect()
 }
 
 /// The optimizer's groups: multi-tensor operations take either parameters that ranks share or plain

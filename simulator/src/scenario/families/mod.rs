@@ -50,7 +50,7 @@ pub use gemma::Gemma;
 pub use gpt2::Gpt2;
 pub use latent::Latent;
 pub use llama::{LlamaLike, SlidingWindow};
-pub use megatron::{ExpertLoad, MegatronGpt, Mixture, Normalization, Position};
+pub use megatron::{Engine, ExpertLoad, MegatronGpt, Mixture, Normalization, Position};
 pub use opt::Opt;
 pub(crate) use opt::POSITION_OFFSET;
 pub use parallel::Parallel;
