@@ -189,3 +189,46 @@ fn config(run: &PublishedRun) -> Result<Map<String, Value>, String> {
     }
     Ok(config.as_object().cloned().unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::published::read_run;
+
+    /// A row of so many layers in four stages.
+    fn row(layers: u64, other: &str, precision: &str) -> Expressed {
+        let row = json!({
+            "id": "a", "source": "bigscience train/tr11-176B-ml/chronicles-prequel.md",
+            "kind": "train", "gpu": "A100-80GB SXM", "n_gpus": 8, "framework": "Megatron-DeepSpeed",
+            "parallel": {"dp": 1, "tp": 2, "pp": 4, "zero": 1}, "micro_batch": 1,
+            "global_batch": 512, "seq_len": 64, "precision": precision, "optimizer": "Adam",
+            "recompute": "full (DeepSpeed)", "other": other,
+            "model": {"layers": layers, "hidden": 64, "heads": 4, "ffn": 256, "vocab": "about 250k"},
+            "measured": {"mem_kind": "max over first/last node"}, "memory_metric": "device_peak"
+        });
+        let run = read_run(&row.to_string()).expect("a row");
+        express(&run, &Catalog::builtin()).unwrap_or_else(|reasons| panic!("{reasons:?}"))
+    }
+
+    #[test]
+    fn layers_as_deepspeed_deals_them() {
+        let last = |expressed: &Expressed| {
+            let Model::Inline { config, .. } = &expressed.scenario.model else { return None };
+            config.get("num_layers_in_last_pipeline_stage").and_then(Value::as_u64)
+        };
+        assert_eq!(last(&row(8, "", "fp16")), None);
+        assert_eq!(last(&row(10, "", "fp16")), Some(1));
+        assert_eq!(last(&row(10, "by type transformer|embedding", "fp16")), None);
+    }
+
+    #[test]
+    fn formats_stages_and_micro_batches() {
+        let wide = row(8, "", "bf16 with fp32 grad accumulation");
+        assert_eq!(wide.scenario.parallel.zero.grad_accum_dtype, Some(ReduceDtype::Fp32));
+        assert_eq!((wide.stages, wide.scenario.workload.grad_accum), (vec![0, 3], 16));
+        let narrow = row(8, "", "fp16").scenario;
+        assert_eq!((narrow.precision, narrow.parallel.zero.grad_accum_dtype), {
+            (Precision::Fp16, None)
+        });
+    }
+}

@@ -213,3 +213,47 @@ fn launched(run: &PublishedRun) -> Value {
         "gradient_accumulation_fusion": !flag("no-gradient-accumulation-fusion"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::published::read_run;
+
+    const ROW: &str = r#"{"id": "a", "source": "NVIDIA/Megatron-LM", "kind": "train",
+        "gpu": "H100-80GB SXM", "n_gpus": 8, "framework": "Megatron-LM core", "micro_batch": 1,
+        "global_batch": 8, "seq_len": 64, "parallel": {"dp": 1, "tp": 2, "pp": 4, "sp": true},
+        "model": {"name": "gpt3", "layers": 4, "hidden": 64, "heads": 4, "kv_heads": 4, "ffn": 256,
+            "vocab": 1000, "mlp": "gelu 2-matrix", "tied_embeddings": true},
+        "precision": "bf16", "optimizer": "adam distributed", "recompute": "none",
+        "other": "no-gradient-accumulation-fusion=True; position-embedding-type=rope",
+        "measured": {"peak_mem_gib": 1.0, "mem_kind": "peak on last rank"},
+        "memory_metric": "allocated_peak"}"#;
+
+    fn of(row: &str) -> Result<Expressed, Vec<String>> {
+        express(&read_run(row).expect("a row"), &Catalog::builtin())
+    }
+
+    #[test]
+    fn defaults_and_what_the_row_lists() {
+        let Ok(expressed) = of(ROW) else { panic!("the row is expressed") };
+        let Model::Inline { config, .. } = &expressed.scenario.model else { panic!("a shape") };
+        let check = |key: &str, expect: Value| assert_eq!(config[key], expect, "{key}");
+        check("vocab_size", 1024.into()); // a multiple of 128 for each of two ranks
+        check("position_embedding_type", "rope".into());
+        check("apply_rope_fusion", true.into());
+        check("gradient_accumulation_fusion", false.into());
+        check("hidden_dropout", 0.1.into());
+        assert_eq!(expressed.scenario.parallel.data, Some(DataParallel::DistributedOptimizer));
+    }
+
+    #[test]
+    fn stages_that_the_figure_is_the_highest_of() {
+        let stages = |row: &str| of(row).map(|expressed| expressed.stages).ok();
+        assert_eq!(stages(ROW), Some(vec![3]));
+        assert_eq!(stages(&ROW.replace("peak on last rank", "max over ranks")), {
+            Some(vec![0, 1, 2, 3])
+        });
+        assert_eq!(stages(&ROW.replace("\"sp\": true", "\"sp\": null")), None);
+        assert_eq!(stages(&ROW.replace("\"bf16\"", "\"bf16 + fp8\"")), None);
+    }
+}
