@@ -28,8 +28,13 @@ pub enum Topic {
 impl Topic {
     /// Whether it says that something was never measured or verified, which the verdict repeats.
     pub const fn is_unverified(self) -> bool {
-        use Topic::{FromSource, NeverMeasured, UnverifiedGpu, UnverifiedModel};
-        matches!(self, NeverMeasured | UnverifiedGpu | UnverifiedModel | FromSource)
+        use Topic::{
+            CompiledApproximation, FromSource, NeverMeasured, UnverifiedGpu, UnverifiedModel,
+        };
+        matches!(
+            self,
+            NeverMeasured | UnverifiedGpu | UnverifiedModel | FromSource | CompiledApproximation
+        )
     }
 }
 
