@@ -261,7 +261,8 @@ fn written_out(
     attended
 }
 
-/// `TEDotProductAttention`: parts of one product lie in no layout that the kernels know, and are copied.
+/// `TEDotProductAttention`: three parts of one product are a layout that the kernels know (`sbh3d`); a part
+/// beside tensors of their own is none, and is copied.
 ///
 /// Source: `get_qkv_layout`, Transformer Engine 2.11
 /// (`pytorch/attention/dot_product_attention/utils.py`).
@@ -273,8 +274,10 @@ fn engine_attention(
     unfused: bool,
     inputs: [&Tensor; 3],
 ) -> Tensor {
+    let known = inputs.iter().all(|part| part.storage == inputs[0].storage);
     let parts = inputs.map(|part| match part.layout {
         Layout::Contiguous => tape.share(part),
+        _ if known => tape.share(part),
         _ => tape.made_contiguous(part, part.shape, Layout::Contiguous),
     });
     let attended = if unfused {
