@@ -7,6 +7,7 @@
 mod attention;
 mod buffers;
 mod chunk;
+mod cut;
 mod data;
 mod interleaved;
 mod layer;
@@ -28,8 +29,10 @@ use crate::wire::timeline::PhaseKind;
 use attention::{core_attention, leaves};
 use buffers::Buffer;
 use chunk::{Chunk, Context};
+pub use cut::{Cut, Stage};
 use data::Data;
 use optimizer::{Optimizer, grad_norm};
+use pipeline::Alike;
 use rank::Rank;
 
 /// The model chunks of a rank.
@@ -55,6 +58,8 @@ pub struct Job {
     auxiliary_scale: StorageId,
     /// Iterators over the step's data, one a chunk.
     data: Vec<Data>,
+    /// Gradients that sequence-parallel ranks sum in one flat tensor.
+    alike: Alike,
     origin: Vec<u32>,
 }
 
@@ -66,7 +71,10 @@ impl Job {
     /// When the scenario's model is not Megatron-core's: validation holds it.
     pub fn build(scenario: &ValidScenario) -> (Self, Run) {
         let config = scenario.megatron().expect("the scenario is Megatron-core's").clone();
-        let rank = Rank::of(scenario);
+        Self::of_rank(scenario, config, Rank::of(scenario))
+    }
+
+    fn of_rank(scenario: &ValidScenario, config: MegatronGpt, rank: Rank) -> (Self, Run) {
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
         let mut chunks = Vec::new();
@@ -87,6 +95,7 @@ impl Job {
         }
         let optimizers = optimizers(&mut tape, &rank, &owned, &all);
         let clips = scenario.document().optimizer.clip_grad_norm;
+        let alike = Alike::of(&tape);
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
         let model = Model { config, rank, chunks };
         let origin = Vec::new();
@@ -99,6 +108,7 @@ impl Job {
             inputs,
             auxiliary_scale: StorageId::NONE,
             data: Vec::new(),
+            alike,
             origin,
         };
         let run = job.take_run();
@@ -108,6 +118,13 @@ impl Job {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         self.forward_backward();
+        self.update();
+        self.end_data();
+        self.take_run()
+    }
+
+    /// Clipping and optimizer.
+    fn update(&mut self) {
         if self.clips {
             let copy = self.copied_embedding();
             grad_norm(&mut self.tape, &self.optimizers, copy);
@@ -119,11 +136,14 @@ impl Job {
         for optimizer in &mut self.optimizers {
             optimizer.step(&mut self.tape);
         }
+    }
+
+    /// The step's iterators go.
+    fn end_data(&mut self) {
         self.tape.phase(PhaseKind::ZeroGrad, 0);
         for data in core::mem::take(&mut self.data) {
             data.end(&mut self.tape);
         }
-        self.take_run()
     }
 
     /// The last stage's copy of the embedding, which the first stage counts.
