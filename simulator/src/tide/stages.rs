@@ -87,7 +87,8 @@ impl Known<'_> {
             return walk(stage, &self.bodies[body], &jobs);
         }
         let short = Stage {
-            warmup: whole.warmup.min(IN_A_ROW),
+            // Two are the first and the last of three.
+            warmup: if whole.warmup < 2 { whole.warmup } else { IN_A_ROW },
             steady: whole.steady.min(IN_A_ROW),
             ..whole
         };
