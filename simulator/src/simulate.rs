@@ -40,12 +40,44 @@ const SECOND: u64 = 2;
 /// Steady steps replayed: the allocator's pool settles within the second.
 const STEADY_STEPS: usize = 2;
 
-/// Simulates a training process: construction, first step, steady steps.
+/// Simulates a training process: construction, first step, steady steps. Under a pipeline the timelines
+/// are those of the stage that the scenario names; every other is summarised, and the verdict is of the
+/// worst.
 pub fn simulate(scenario: &ValidScenario) -> Simulation {
-    simulate_with(scenario, Rates::Best)
+    let mut simulation = simulate_with(scenario, Rates::Best);
+    judge_every_stage(scenario, &mut simulation.report);
+    simulation
 }
 
-/// As [`simulate`], with a choice of rates.
+/// The report of one rank becomes the job's. The worst stage is replayed in full when it is not the one
+/// shown: what the allocator reserves does not compose.
+fn judge_every_stage(scenario: &ValidScenario, report: &mut Report) {
+    let shown = scenario.document().parallel.stage;
+    report.ranks = report::ranks(scenario, &footprint(scenario, Bytes::ZERO));
+    let Some(worst) = report::worst(&report.ranks) else { return };
+    let own = report.verdict.outcome;
+    report.verdict.stage = Some(shown);
+    if worst != shown {
+        let other = simulate_with(&scenario.with_stage(worst), Rates::Best).report.verdict;
+        let outcome = other.outcome;
+        // The shown stage still decides where fragments make its pool the larger one.
+        if other.margin_bytes <= report.verdict.margin_bytes {
+            report.verdict = Verdict { stage: Some(worst), ..other };
+        }
+        report
+            .ranks
+            .iter_mut()
+            .filter(|rank| rank.stage == worst)
+            .for_each(|rank| rank.outcome = outcome);
+    }
+    for rank in &mut report.ranks {
+        if rank.stage == shown {
+            rank.outcome = own;
+        }
+    }
+}
+
+/// One rank alone, with a choice of rates.
 pub fn simulate_with(scenario: &ValidScenario, rates: Rates) -> Simulation {
     simulate_up_to(scenario, rates, SECOND)
 }
@@ -105,6 +137,7 @@ fn assemble(
         verdict,
         first,
         steady,
+        ranks: Vec::new(),
         figures: Vec::<Figure>::new(),
         notes: scenario.notes().to_vec(),
     };
@@ -250,18 +283,26 @@ fn out_of_memory(run: &Run, step: StepKind, event: u32) -> OutOfMemory {
     let record = &run.record;
     let storage = &record.storages[record.requests[event as usize].storage().index()];
     let phase = record.phases.iter().rev().find(|phase| phase.request <= event);
-    let scope = storage.scope;
-    let layer = scope.layer.map(|layer| format!("layer {layer}"));
-    let place = [layer.as_deref().unwrap_or(""), scope.block.word(), scope.module];
-    let place = place.iter().filter(|part| !part.is_empty());
-    let place = place.copied().collect::<Vec<&str>>().join(" ");
-    let suffix = if scope.backward { ".backward" } else { "" };
     OutOfMemory {
         step,
         phase: phase.map_or(PhaseKind::Build, |phase| phase.kind),
         event,
         requested_bytes: Bytes::new(storage.bytes),
-        what: format!("{place} · {}{suffix}", storage.prim.word()),
+        what: report::place(&storage.scope, storage.prim, true),
+    }
+}
+
+/// What stands beside the pool, and the limits.
+fn footprint(scenario: &ValidScenario, workspace: Bytes) -> Footprint {
+    let hardware = &scenario.document().hardware;
+    Footprint {
+        capacity: Bytes::new(device_bytes(scenario)),
+        already_used: Bytes::new(hardware.already_used_bytes),
+        outside_pool: scenario.outside_pool().total(),
+        outside_band: scenario.outside_pool().band,
+        workspace,
+        process_cap: hardware.process_cap_bytes.map(Bytes::new),
+        compiled: scenario.document().stack.compile,
     }
 }
 
@@ -271,16 +312,7 @@ fn judge(
     replays: &Replays,
     steps: [&StepReport; 2],
 ) -> Verdict {
-    let hardware = &scenario.document().hardware;
-    let footprint = Footprint {
-        capacity: Bytes::new(device_bytes(scenario)),
-        already_used: Bytes::new(hardware.already_used_bytes),
-        outside_pool: scenario.outside_pool().total(),
-        outside_band: scenario.outside_pool().band,
-        workspace: history.largest_workspace(),
-        process_cap: hardware.process_cap_bytes.map(Bytes::new),
-        compiled: scenario.document().stack.compile,
-    };
+    let footprint = footprint(scenario, history.largest_workspace());
     let peak = replays.reserved_peak;
     let trials = (footprint.pool_limit(peak, End::Tight) < peak.get()).then(|| {
         [End::Tight, End::Loose]

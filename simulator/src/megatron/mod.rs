@@ -7,6 +7,7 @@
 mod attention;
 mod buffers;
 mod chunk;
+mod cut;
 mod data;
 mod deepspeed;
 mod interleaved;
@@ -29,9 +30,11 @@ use crate::wire::timeline::PhaseKind;
 use attention::{core_attention, leaves};
 use buffers::Buffer;
 use chunk::{Chunk, Context};
+pub use cut::{Cut, Stage};
 use data::Data;
 use deepspeed::DeepSpeed;
 use optimizer::{Optimizer, grad_norm};
+use pipeline::Alike;
 use rank::Rank;
 
 /// The model chunks of a rank.
@@ -60,6 +63,8 @@ pub struct Job {
     auxiliary_scale: StorageId,
     /// Iterators over the step's data, one a chunk.
     data: Vec<Data>,
+    /// Gradients that sequence-parallel ranks sum in one flat tensor.
+    alike: Alike,
     origin: Vec<u32>,
 }
 
@@ -71,7 +76,10 @@ impl Job {
     /// When the scenario's model is not Megatron-core's: validation holds it.
     pub fn build(scenario: &ValidScenario) -> (Self, Run) {
         let config = scenario.megatron().expect("the scenario is Megatron-core's").clone();
-        let rank = Rank::of(scenario);
+        Self::of_rank(scenario, config, Rank::of(scenario))
+    }
+
+    fn of_rank(scenario: &ValidScenario, config: MegatronGpt, rank: Rank) -> (Self, Run) {
         let mut tape = Tape::new(device(scenario));
         tape.phase(PhaseKind::Build, 0);
         let mut chunks = Vec::new();
@@ -103,6 +111,7 @@ impl Job {
             optimizers(&mut tape, &rank, &owned, &all, fused)
         };
         let clips = scenario.document().optimizer.clip_grad_norm;
+        let alike = Alike::of(&tape);
         let inputs = vec![[StorageId::NONE; 2]; chunks.len()];
         let origin = Vec::new();
         let parameters = u64::try_from(config.parameters()).unwrap_or(u64::MAX);
@@ -118,6 +127,7 @@ impl Job {
             inputs,
             auxiliary_scale: StorageId::NONE,
             data: Vec::new(),
+            alike,
             origin,
         };
         let run = job.take_run();
@@ -127,16 +137,18 @@ impl Job {
     /// Runs one optimizer step.
     pub fn step(&mut self) -> Run {
         self.forward_backward();
+        self.update();
+        self.end_data();
+        self.take_run()
+    }
+
+    /// What follows the last backward.
+    fn update(&mut self) {
         if let Some(engine) = &mut self.deepspeed {
             engine.step(&mut self.tape);
         } else {
             self.clip_and_update();
         }
-        self.tape.phase(PhaseKind::ZeroGrad, 0);
-        for data in core::mem::take(&mut self.data) {
-            data.end(&mut self.tape);
-        }
-        self.take_run()
     }
 
     /// Megatron's own optimizers.
@@ -151,6 +163,14 @@ impl Job {
         self.tape.phase(PhaseKind::Optimizer, 0);
         for optimizer in &mut self.optimizers {
             optimizer.step(&mut self.tape);
+        }
+    }
+
+    /// The step's iterators go.
+    fn end_data(&mut self) {
+        self.tape.phase(PhaseKind::ZeroGrad, 0);
+        for data in core::mem::take(&mut self.data) {
+            data.end(&mut self.tape);
         }
     }
 

@@ -185,19 +185,29 @@ impl Job {
     /// `finalize_model_grads`: in place, but for the gradients of what sequence-parallel ranks hold
     /// alike, which are summed in one flat tensor (`_allreduce_non_tensor_model_parallel_grads`).
     pub(super) fn finalize_gradients(&mut self) {
-        let rank = &self.model.rank;
-        if !rank.sequence {
-            return;
-        }
-        // Only biases of row-parallel products carry the attribute `sequence_parallel`: norms are
-        // PyTorch's own.
-        let shared = ["linear_proj.bias", "linear_fc2.bias"];
-        let params = (0..self.tape.n_params()).map(|index| self.tape.param(ParamId::new(index)));
-        let alike = params.filter(|param| shared.iter().any(|end| param.name.ends_with(end)));
-        let sizes: Vec<u64> = alike.map(|param| param.shape.elements()).collect();
-        if 1 < sizes.len() {
+        if self.model.rank.sequence && 1 < self.alike.tensors {
             self.tape.enter(Block::Optimizer, "finalize_model_grads");
-            self.tape.scratch(4 * sizes.iter().sum::<u64>(), Prim::Collective);
+            self.tape.scratch(4 * self.alike.elements, Prim::Collective);
         }
+    }
+}
+
+/// Parameters that sequence-parallel ranks hold alike and carry the attribute `sequence_parallel`: biases
+/// of row-parallel products. Norms are PyTorch's own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alike {
+    tensors: usize,
+    elements: u64,
+}
+
+impl Alike {
+    pub(super) fn of(tape: &Tape) -> Self {
+        let ends = ["linear_proj.bias", "linear_fc2.bias"];
+        let params = (0..tape.n_params()).map(|index| tape.param(ParamId::new(index)));
+        let alike = params.filter(|param| ends.iter().any(|end| param.name.ends_with(end)));
+        alike.fold(Self { tensors: 0, elements: 0 }, |sum, param| Self {
+            tensors: sum.tensors + 1,
+            elements: sum.elements + param.shape.elements(),
+        })
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::catalog::Catalog;
 use crate::scenario::check;
-use crate::simulate::simulate;
+use crate::simulate::{Rates, simulate, simulate_with};
 
 /// A small job with changes.
 fn job(model: &Value, parallel: &Value, count: u64, rest: &Value) -> Value {
@@ -182,6 +182,38 @@ fn layouts_of_mixtures() {
             run(&job(&model, &layout, replicas, &json!({"checkpointing": checkpointing})));
         }
     }
+}
+
+/// Whichever stage is shown, the verdict is that of the worst, which is replayed in full.
+#[test]
+fn the_worst_stage_decides() {
+    let of = |stage: u64| {
+        let layout = json!({"pipeline": 4, "stage": stage});
+        let document = job(&json!({}), &layout, 4, &json!({}));
+        check(&document, &Catalog::builtin()).unwrap()
+    };
+    let reports: Vec<_> = (0..4).map(|stage| simulate(&of(stage)).report).collect();
+    let alone: Vec<_> = (0..4).map(|stage| simulate_with(&of(stage), Rates::Best).report).collect();
+    let worst = reports[0].verdict.stage.unwrap();
+    let highest = |stage: usize| {
+        let report = &reports[stage];
+        report.first.peak_requested_bytes.max(report.steady.peak_requested_bytes)
+    };
+    assert!((0..4).all(|stage| highest(stage) <= highest(usize::try_from(worst).unwrap())));
+    for (stage, report) in reports.iter().enumerate() {
+        assert_eq!(report.ranks, reports[0].ranks);
+        assert_eq!(report.verdict, reports[0].verdict);
+        assert_eq!(report.steady, alone[stage].steady);
+        let rank = &report.ranks[stage];
+        assert_eq!(rank.stage, stage as u64);
+        let allocated = [&report.first, &report.steady].map(|step| step.peak_allocated_bytes);
+        assert!(rank.peak_allocated_bytes <= allocated[0].max(allocated[1]));
+        let sum: u64 = rank.categories.iter().map(|row| row.bytes.get()).sum();
+        assert_eq!(sum, rank.peak_allocated_bytes.get());
+    }
+    let verdict = &alone[usize::try_from(worst).unwrap()].verdict;
+    assert_eq!(reports[0].verdict.device_peak_bytes, verdict.device_peak_bytes);
+    assert_eq!(verdict.stage, None);
 }
 
 /// Fewer micro-batches than stages, one, and sequences of one.

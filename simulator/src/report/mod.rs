@@ -1,10 +1,12 @@
 //! What the user asked: does it fit, what stands at the peak, how long is a step, and why.
 
 mod figures;
+mod ranks;
 mod step;
 mod verdict;
 
 pub use figures::figures;
+pub use ranks::{place, ranks, worst};
 pub use step::{TimeContext, step_report, time_report};
 pub use verdict::{End, Footprint, Trial, largest_workspace, verdict};
 

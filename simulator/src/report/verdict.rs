@@ -66,6 +66,18 @@ impl Footprint {
         cap.map_or(card, |cap| card.min(cap))
     }
 
+    /// What allocated bytes alone say. The pool reserves at least as many, so too many do not fit; that it
+    /// stays within its band above them is taken to be so.
+    pub fn outcome(&self, allocated: Bytes) -> Outcome {
+        if allocated.get() <= self.pool_limit(allocated, End::Tight) {
+            Outcome::Fits
+        } else if self.pool_limit(allocated, End::Loose) < allocated.get() {
+            Outcome::DoesNotFit
+        } else {
+            Outcome::TooClose
+        }
+    }
+
     /// The allocator's part of the band.
     #[expect(
         clippy::cast_possible_truncation,
@@ -142,6 +154,7 @@ pub fn verdict(
         step,
         phase,
         limited_by,
+        stage: None,
         out_of_memory,
     }
 }

@@ -93,6 +93,13 @@ impl ValidScenario {
         other
     }
 
+    /// The same question about another pipeline stage.
+    pub(crate) fn with_stage(&self, stage: u64) -> Self {
+        let mut other = self.clone();
+        other.scenario.parallel.stage = stage;
+        other
+    }
+
     /// The GPU.
     pub const fn gpu(&self) -> &GpuProfile {
         &self.gpu

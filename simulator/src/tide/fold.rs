@@ -170,14 +170,14 @@ fn outer_requests((extent, record): (Extent, &Recorded)) -> impl Iterator<Item =
 }
 
 /// Requests of one phase that belong to one layer; what follows a layer belongs to it.
-struct Visit {
-    phase: PhaseStart,
-    layer: Option<u32>,
-    start: usize,
-    end: usize,
+pub(super) struct Visit {
+    pub(super) phase: PhaseStart,
+    pub(super) layer: Option<u32>,
+    pub(super) start: usize,
+    pub(super) end: usize,
 }
 
-fn visits(record: &Recorded) -> impl Iterator<Item = Visit> {
+pub(super) fn visits(record: &Recorded) -> impl Iterator<Item = Visit> {
     let n_requests = record.requests.len();
     let ends = record.phases.iter().skip(1).map(|phase| phase.request as usize);
     let mut marks = record.marks.iter().peekable();

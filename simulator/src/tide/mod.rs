@@ -7,9 +7,15 @@
 
 mod fold;
 #[cfg(test)]
+mod stage_tests;
+mod stages;
+mod swell;
+#[cfg(test)]
 mod tests;
 
 pub use fold::{Folded, folded};
+pub use stages::{StageSummary, stages};
+pub use swell::{Crest, Swell};
 
 /// The allocator's granule (`kMinBlockSize` in `c10/cuda/CUDACachingAllocator.cpp`), bytes.
 const GRANULE: u64 = 512;

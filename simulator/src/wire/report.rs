@@ -30,6 +30,9 @@ pub struct Report {
     pub first: StepReport,
     /// Every later step.
     pub steady: StepReport,
+    /// Every pipeline stage, in order; empty without a pipeline.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankReport>,
     /// Figures with their formulas.
     pub figures: Vec<Figure>,
     /// What a reader should know about the scenario.
@@ -126,9 +129,37 @@ pub struct Verdict {
     pub phase: PhaseKind,
     /// What the limit is: the card, or the process's cap.
     pub limited_by: LimitedBy,
+    /// The pipeline stage that it is about: the worst. Absent without a pipeline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stage: Option<u64>,
     /// If the replay ran out of memory: the request that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_memory: Option<OutOfMemory>,
+}
+
+/// The highest point of one pipeline stage's rank. Ranks of one stage are alike.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct RankReport {
+    /// The stage, counted from 0.
+    pub stage: u64,
+    /// Whether it fits: of the shown stage and of the worst by replay of the allocator; of others from
+    /// the allocated bytes, which are at most those reserved.
+    pub outcome: Outcome,
+    /// Highest sum of live requests, each rounded to 512 B; the categories sum to it.
+    pub peak_allocated_bytes: Bytes,
+    /// The step that it is in.
+    pub step: StepKind,
+    /// The phase that it is in.
+    pub phase: PhaseKind,
+    /// The phase's micro-batch, from 0.
+    pub micro_batch: u32,
+    /// Forwards whose backward has not ended, counted with the model chunks.
+    pub in_flight: u64,
+    /// What got there, such as `mlp linear_fc1 · linear`; of layers that are alike, none is named.
+    pub what: String,
+    /// Bytes by category there, largest first.
+    pub categories: Vec<CategoryBytes>,
 }
 
 /// What sets the limit.

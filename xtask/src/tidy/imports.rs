@@ -53,8 +53,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ),
     ("process", &["scenario", "program", "megatron"]),
     ("timeline", &["units", "wire", "allocator", "clock", "tape", "program"]),
-    ("tide", &["wire", "scenario", "tape", "program", "process"]),
-    ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline"]),
+    ("tide", &["wire", "scenario", "tape", "program", "schedule", "megatron", "process"]),
+    ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline", "tide"]),
     (
         "simulate",
         &[
