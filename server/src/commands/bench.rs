@@ -9,18 +9,19 @@ use serde_json::{Map, Value, json};
 use simulator::catalog::Catalog;
 use simulator::scenario::{self, ValidScenario};
 use simulator::simulate::{Prepared, simulate};
-use simulator::tide::folded;
+use simulator::tide::{folded, stages};
 
 use crate::cli::Bench;
 use crate::output::format::seconds;
 use crate::output::table::{Side, Table};
 
 /// The most that a benchmark may take on a machine of two cores, in seconds.
-const BUDGETS: [(&str, f64); 4] = [
+const BUDGETS: [(&str, f64); 5] = [
     ("trace_llama3_8b", 3e-3),
     ("trace_llama3_8b_history", 8e-3),
     ("trace_llama3_405b", 25e-3),
     ("trace_405b_tp8_pp16", 40e-3),
+    ("summary_405b_tp8_pp16", 1e-3),
 ];
 
 /// Runs before anything is measured, so that caches and clocks have settled.
@@ -71,6 +72,7 @@ pub(super) fn run(args: &Bench) -> anyhow::Result<ExitCode> {
 /// - `trace_*_history`: the same from the process's beginning: construction, first and steady step;
 /// - `trace_405b_tp8_pp16`: the same of one rank of Megatron-core's, the pipeline's first, whose activations
 ///   are the most;
+/// - `summary_405b_tp8_pp16`: the peak of live bytes of all its stages, without a replay;
 /// - `fold_*`: the peak of live bytes from a few layers;
 /// - `simulate_*`: the whole answer, clock and report included.
 fn measure_all() -> anyhow::Result<Vec<Measured>> {
@@ -87,6 +89,7 @@ fn measure_all() -> anyhow::Result<Vec<Measured>> {
         measure("trace_llama3_8b_history", || Prepared::new(&llama_8b).steady_step()),
         measure("trace_llama3_405b", || process_405b.steady_step()),
         measure("trace_405b_tp8_pp16", || process_rank.steady_step()),
+        measure("summary_405b_tp8_pp16", || stages(&rank)),
         measure("fold_llama3_405b", || folded(&llama_405b)),
         measure("simulate_llama3_8b", || simulate(&llama_8b)),
         measure("simulate_gpt2", || simulate(&gpt2)),

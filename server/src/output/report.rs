@@ -30,6 +30,9 @@ pub(crate) fn write(to: &mut dyn Write, simulation: &Simulation) -> io::Result<(
     };
     writeln!(to, "{}\n", verdict(&report.verdict))?;
     writeln!(to, "{}\n", question(report))?;
+    if !report.ranks.is_empty() {
+        writeln!(to, "Pipeline stages\n{}", ranks(report))?;
+    }
     writeln!(to, "At the peak of the {} step\n{}", step_word(kind), categories(step))?;
     writeln!(to, "Largest tensors at that moment\n{}", top(step, timeline))?;
     writeln!(to, "Phases of the {} step\n{}", step_word(kind), phases(step))?;
@@ -77,6 +80,9 @@ fn verdict(verdict: &Verdict) -> String {
         gib(verdict.limit_bytes),
         phase_words(verdict.phase),
     );
+    if let Some(stage) = verdict.stage {
+        text.push_str(&format!(" Pipeline stage {stage} is the worst."));
+    }
     if let Some(failed) = &verdict.out_of_memory {
         let failure = format!(
             "Out of memory in {} of the {} step: {} asks for {}.",
@@ -88,6 +94,42 @@ fn verdict(verdict: &Verdict) -> String {
         text = [text, failure].join("\n");
     }
     text
+}
+
+/// Every stage at its highest point; the worst decides, the shown one is detailed below.
+fn ranks(report: &Report) -> Table<7> {
+    let mut table = Table::new([
+        (Side::Right, "stage"),
+        (Side::Right, "allocated"),
+        (Side::Left, ""),
+        (Side::Right, "in flight"),
+        (Side::Left, "step"),
+        (Side::Left, "peak in"),
+        (Side::Left, ""),
+    ]);
+    for rank in &report.ranks {
+        let worst = (report.verdict.stage == Some(rank.stage)).then_some("worst");
+        let shown = (report.scenario.parallel.stage == rank.stage).then_some("shown");
+        let marks = [worst, shown].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        table.row([
+            rank.stage.to_string(),
+            gib(rank.peak_allocated_bytes),
+            outcome_words(rank.outcome).to_owned(),
+            rank.in_flight.to_string(),
+            step_word(rank.step).to_owned(),
+            format!("{} {}: {}", phase_words(rank.phase), rank.micro_batch, rank.what),
+            marks,
+        ]);
+    }
+    table
+}
+
+const fn outcome_words(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Fits => "fits",
+        Outcome::DoesNotFit => "does not fit",
+        Outcome::TooClose => "too close",
+    }
 }
 
 /// What was asked, on two lines.
