@@ -153,6 +153,7 @@ fn reenter(tape: &mut Tape, id: NodeId, part: Part, model: &dyn Recompute) -> Gr
         gradient
     });
     tape.release(output);
+    tape.forget_graph(first);
     tape.release(gradient);
     for storage in kept {
         tape.release_storage(storage);

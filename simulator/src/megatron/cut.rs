@@ -2,7 +2,7 @@
 //! with few layers and micro-batches.
 
 use crate::program::Run;
-use crate::scenario::ValidScenario;
+use crate::scenario::{MegatronGpt, ValidScenario};
 use crate::schedule::warmup;
 
 use super::Job;
@@ -34,13 +34,13 @@ impl Stage {
     }
 }
 
-/// How much of a stage's schedule is run.
+/// Whose schedule is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
-    /// Layers of each chunk.
-    pub layers: u64,
-    /// Without virtual stages, a shorter schedule; with them, the stage whose own schedule is run.
-    pub schedule: Result<Stage, u64>,
+pub enum Order {
+    /// Without virtual stages: any stage's, which may be a shorter one.
+    Plain(Stage),
+    /// With virtual stages: this one's.
+    Interleaved(u64),
 }
 
 impl Job {
@@ -51,31 +51,50 @@ impl Job {
     /// When the scenario's model is not Megatron-core's: validation holds it.
     pub fn build_stage(scenario: &ValidScenario, stage: u64) -> (Self, Run) {
         let config = scenario.megatron().expect("the scenario is Megatron-core's").clone();
-        Self::of_rank(scenario, config, Rank { stage, ..Rank::of(scenario) })
+        Self::requests_of(scenario, config, Rank { stage, ..Rank::of(scenario) })
+    }
+
+    fn requests_of(scenario: &ValidScenario, config: MegatronGpt, rank: Rank) -> (Self, Run) {
+        let (mut job, build) = Self::of_rank(scenario, config, rank);
+        job.tape.leave_out_operations();
+        (job, build)
     }
 
     /// Layers of each of its chunks.
-    pub fn chunk_layers(&self) -> u64 {
-        let rank = &self.model.rank;
-        rank.layers(&self.model.config, 0).1
+    pub fn chunk_layers(&self) -> Vec<u64> {
+        self.model.chunks.iter().map(|chunk| chunk.layers.len() as u64).collect()
     }
 
-    /// The same job with few layers and micro-batches, for its schedule alone.
-    pub fn cut(&self, scenario: &ValidScenario, cut: Cut) -> Self {
-        let mut rank = self.model.rank.clone();
-        match cut.schedule {
-            Ok(stage) => {
+    /// A job of so many layers a chunk, for its schedule.
+    ///
+    /// # Panics
+    ///
+    /// When the scenario's model is not Megatron-core's: validation holds it.
+    pub fn cut(scenario: &ValidScenario, layers: u64, order: Order) -> (Self, Run) {
+        let config = scenario.megatron().expect("the scenario is Megatron-core's");
+        let mut rank = Rank::of(scenario);
+        match order {
+            Order::Plain(stage) => {
+                rank.chunks = 1;
                 rank.stage = u64::from(!stage.first);
-                rank.pipeline = rank.stage + 1 + stage.warmup;
+                rank.pipeline = rank.stage + 1 + if stage.last { 0 } else { stage.warmup.max(1) };
                 rank.micro_batches = stage.warmup + stage.steady;
             }
-            Err(stage) => rank.stage = stage,
+            Order::Interleaved(stage) => rank.stage = stage,
         }
-        let layers = cut.layers * rank.pipeline * rank.chunks;
-        let config = crate::scenario::MegatronGpt { layers, ..self.model.config.clone() };
-        let (mut job, _) = Self::of_rank(scenario, config, rank);
-        job.alike = self.alike;
-        job
+        let config = MegatronGpt {
+            layers: layers * rank.pipeline * rank.chunks,
+            end_layers: [None; 2],
+            split_embedding: false,
+            split_loss: false,
+            ..config.clone()
+        };
+        Self::requests_of(scenario, config, rank)
+    }
+
+    /// What follows the last backward is as large as in a job of all layers.
+    pub const fn ends_as(&mut self, whole: &Self) {
+        self.alike = whole.alike;
     }
 
     /// Forwards and backwards of a step; what follows them is that the step's data go.
@@ -83,6 +102,22 @@ impl Job {
         self.forward_backward();
         self.end_data();
         self.take_run()
+    }
+
+    /// The same with few micro-batches: the first forward of each chunk and the first backward are as in
+    /// the whole schedule.
+    pub fn run_shorter(&mut self) -> Run {
+        let rank = &mut self.model.rank;
+        if 1 < rank.chunks {
+            rank.micro_batches = rank.micro_batches.min(2 * rank.pipeline);
+        } else {
+            let warmup = warmup(rank.pipeline, rank.stage, rank.micro_batches);
+            let steady = rank.micro_batches - warmup;
+            let warmup = warmup.min(1);
+            rank.pipeline = rank.pipeline.min(rank.stage + 1 + warmup);
+            rank.micro_batches = warmup + steady.min(1);
+        }
+        self.run_schedule()
     }
 
     /// Clipping and optimizer of a step.

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::schedule::Interleaved;
-use crate::tape::{StorageId, Tensor};
+use crate::tape::{SlotKind, StorageId, Tensor};
 
 use super::pipeline::{Names, release, release_input, release_output};
 use super::run::Waiting;
@@ -63,6 +63,7 @@ impl Job {
         for k in orders.total - orders.warmup..orders.total {
             self.cool_down(&orders, k, &mut held);
         }
+        self.tape.slot(SlotKind::Finalize, 0, 0);
         self.finalize_gradients();
         self.tape.release_storage(tokens);
         release(&mut self.tape, held.buffer);
@@ -128,6 +129,7 @@ impl Job {
     /// `forward_step_helper`; returns the chunk.
     fn forward_of(&mut self, orders: &Interleaved, k: u64, held: &mut Held) -> usize {
         let (micro_batch, chunk) = orders.forward(k);
+        self.tape.slot(SlotKind::Forward, chunk, micro_batch);
         let input = if self.model.rank.is_first(chunk as u64) {
             None
         } else {
@@ -156,6 +158,7 @@ impl Job {
     ) -> Option<Tensor> {
         let chunk = orders.backward(k);
         let mut oldest = held.waiting[chunk].pop_front().expect("a forward waits for its backward");
+        self.tape.slot(SlotKind::Backward, chunk, oldest.micro_batch.into());
         let gradient = held.gradients[chunk].pop_front();
         let result = self.backward_step(&oldest, gradient.as_ref());
         let input = oldest.input.take();

@@ -23,14 +23,14 @@ mod tests;
 use crate::engine::{Recompute, Rerun};
 use crate::program::{Run, device};
 use crate::scenario::{Family, MegatronGpt, ValidScenario};
-use crate::tape::{Block, ParamId, Part, Prim, StorageId, Tape, Tensor};
+use crate::tape::{Block, ParamId, Part, Prim, SlotKind, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::timeline::PhaseKind;
 
 use attention::{core_attention, leaves};
 use buffers::Buffer;
 use chunk::{Chunk, Context};
-pub use cut::{Cut, Stage};
+pub use cut::{Order, Stage};
 use data::Data;
 use deepspeed::DeepSpeed;
 use optimizer::{Optimizer, grad_norm};
@@ -169,6 +169,7 @@ impl Job {
     /// The step's iterators go.
     fn end_data(&mut self) {
         self.tape.phase(PhaseKind::ZeroGrad, 0);
+        self.tape.slot(SlotKind::End, 0, 0);
         for data in core::mem::take(&mut self.data) {
             data.end(&mut self.tape);
         }

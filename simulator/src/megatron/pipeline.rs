@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::tape::{Block, ParamId, Prim, StorageId, Tape, Tensor};
+use crate::tape::{Block, ParamId, Prim, SlotKind, StorageId, Tape, Tensor};
 use crate::wire::timeline::PhaseKind;
 
 use super::data::Data;
@@ -100,13 +100,16 @@ impl Job {
         let mut names = Names::default();
         let receive = |job: &mut Self| (!first).then(|| job.receive("recv_forward"));
         for micro_batch in 0..warmup {
+            self.tape.slot(SlotKind::Forward, 0, micro_batch);
             let input = receive(self);
             let mut forward = self.forward_step(0, micro_batch, input);
             self.sent(&mut forward);
             waiting.push_back(forward);
         }
+        self.tape.slot(SlotKind::Exchange, 0, warmup);
         let mut next = if warmup < total { receive(self) } else { None };
         for micro_batch in warmup..total {
+            self.tape.slot(SlotKind::Forward, 0, micro_batch);
             let mut forward = self.forward_step(0, micro_batch, next.take());
             release_output(&mut self.tape, names.output.take());
             if !last {
@@ -115,13 +118,16 @@ impl Job {
             self.sent(&mut forward);
             waiting.push_back(forward);
             let oldest = waiting.pop_front().expect("a forward has just been added");
+            self.tape.slot(SlotKind::Backward, 0, oldest.micro_batch.into());
             self.backward_of(oldest, &mut names);
+            self.tape.slot(SlotKind::Exchange, 0, micro_batch + 1);
             if micro_batch + 1 < total {
                 next = receive(self);
             }
             release_input(&mut self.tape, names.input.take());
         }
         while let Some(oldest) = waiting.pop_front() {
+            self.tape.slot(SlotKind::Backward, 0, oldest.micro_batch.into());
             release_input(&mut self.tape, names.input.take());
             release_output(&mut self.tape, names.output.take());
             if !last {
@@ -129,6 +135,7 @@ impl Job {
             }
             self.backward_of(oldest, &mut names);
         }
+        self.tape.slot(SlotKind::Finalize, 0, 0);
         self.finalize_gradients();
         self.tape.release_storage(tokens);
         names.end(&mut self.tape);

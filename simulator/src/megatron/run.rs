@@ -183,8 +183,10 @@ impl Job {
         if let Some(engine) = deepspeed {
             engine.after_backward(tape);
         }
-        let input = waiting.input.as_ref()?;
-        let gradient = tape.take_gradient(input)?;
+        let input = waiting.input.as_ref();
+        let gradient = input.and_then(|input| tape.take_gradient(input));
+        tape.forget_graphs();
+        let (input, gradient) = (input?, gradient?);
         // The input's `grad` lives as long as the input, which the module may still keep.
         let kept = &mut self.inputs[waiting.chunk];
         if kept[0] == input.storage {

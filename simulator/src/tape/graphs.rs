@@ -56,19 +56,29 @@ impl Tape {
     /// Takes the gradient that reached a leaf.
     pub fn take_gradient(&mut self, leaf: &Tensor) -> Option<Tensor> {
         let Source::Node { id, .. } = leaf.source else { return None };
-        self.nodes[id.index()].done = true;
-        self.nodes[id.index()].grads[0].take()
+        self.nodes[id].done = true;
+        self.nodes[id].grads[0].take()
     }
 
     /// Nodes recorded so far.
-    pub const fn n_nodes(&self) -> usize {
-        self.nodes.len()
+    pub fn n_nodes(&self) -> usize {
+        self.nodes.next()
+    }
+
+    /// Forgets the oldest graphs, as far as they have run.
+    pub fn forget_graphs(&mut self) {
+        self.nodes.forget_done();
+    }
+
+    /// Forgets a graph that has run, which was recorded from this node on.
+    pub fn forget_graph(&mut self, first: usize) {
+        self.nodes.forget_from(first);
     }
 
     /// Counts again how many gradients each parameter gets from the nodes recorded since: graphs that
     /// wait beside each other share parameters.
     pub fn expect_gradients(&mut self, nodes: core::ops::Range<usize>) {
-        let edges = || self.nodes[nodes.clone()].iter().flat_map(|node| node.edges);
+        let edges = || self.nodes.range(nodes.clone()).flat_map(|node| node.edges);
         for edge in edges() {
             if let Edge::Param { id, .. } = edge {
                 self.params[id.index()].pending = 0;

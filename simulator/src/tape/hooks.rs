@@ -186,7 +186,7 @@ impl Tape {
 
     /// The node recorded last: after a layer, the one that made its output.
     pub fn last_node(&self) -> Option<NodeId> {
-        self.nodes.len().checked_sub(1).map(NodeId::new)
+        self.nodes.next().checked_sub(1).map(NodeId::new)
     }
 
     /// The stream that the next allocations are for; 0 is the default one.

@@ -13,6 +13,7 @@ mod graphs;
 mod hooks;
 mod label;
 mod node;
+mod nodes;
 mod offload;
 mod parallel;
 mod parameters;
@@ -26,9 +27,12 @@ pub use node::{
     Adapter, Edge, Edges, Frame, FrameId, MAX_INPUTS, MAX_SAVED, Node, NodeId, Param, ParamId,
     SavedSlot, Source,
 };
+use nodes::Nodes;
 use offload::Offloaded;
 pub use parallel::{BiasDropoutAdd, EngineAttention, Megatron, ParallelProduct, Part, Runner};
-pub use record::{Mark, OpRecord, PhaseStart, Recorded, Request, Storage, StorageId};
+pub use record::{
+    Mark, OpRecord, PhaseStart, Recorded, Request, Slot, SlotKind, Storage, StorageId,
+};
 pub use rule::{Attention, AttentionLibrary, Backward, Batched, Conv2d, Grouped, Patches, Product};
 
 use crate::clock::{Issue, Work};
@@ -113,7 +117,7 @@ pub struct Tape {
     /// The machine.
     pub device: Device,
     record: Recorded,
-    nodes: Vec<Node>,
+    nodes: Nodes,
     params: Vec<Param>,
     /// Element types and bytes of the modules' buffers.
     buffers: Vec<(DType, u64)>,
@@ -139,6 +143,7 @@ pub struct Tape {
     /// What modules hold under names of their own from one forward to the next.
     attributes: Vec<StorageId>,
     traced: bool,
+    untimed: bool,
 }
 
 impl Tape {
@@ -147,7 +152,7 @@ impl Tape {
         Self {
             device,
             record: Recorded::default(),
-            nodes: Vec::new(),
+            nodes: Nodes::default(),
             params: Vec::new(),
             buffers: Vec::new(),
             frames: Vec::new(),
@@ -166,6 +171,7 @@ impl Tape {
             chained: None,
             attributes: Vec::new(),
             traced: false,
+            untimed: false,
         }
     }
 
@@ -209,6 +215,17 @@ impl Tape {
     /// Starts a phase of the step.
     pub fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
         self.record.phase(kind, micro_batch);
+    }
+
+    /// Starts a slot of a pipeline's schedule.
+    pub fn slot(&mut self, kind: SlotKind, chunk: usize, micro_batch: u64) {
+        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        self.record.slot(kind, number(chunk as u64), number(micro_batch));
+    }
+
+    /// Records no operations from now on: requests are all that is asked for.
+    pub const fn leave_out_operations(&mut self) {
+        self.untimed = true;
     }
 
     /// Whether the program is traced for a compiler (`is_tracing` in transformers' `masking_utils.py`):
@@ -326,7 +343,7 @@ impl Tape {
 
     /// Records that the device gets work to do.
     pub fn run(&mut self, prim: Prim, work: Work) {
-        if self.saving == Saving::Stopped {
+        if self.untimed || self.saving == Saving::Stopped {
             return;
         }
         let issue = self.issue;
@@ -438,13 +455,12 @@ impl Tape {
                 let more = node.more_edges.iter().copied();
                 for edge in node.edges.into_iter().chain(parts).chain(more) {
                     match edge {
-                        Edge::Node { id, .. } => self.nodes[id.index()].pending += 1,
+                        Edge::Node { id, .. } => self.nodes[id].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,
                         Edge::None => {}
                     }
                 }
-                let id = NodeId::new(self.nodes.len());
-                self.nodes.push(node);
+                let id = self.nodes.push(node);
                 Source::Node { id, output: 0, view: false }
             }
             // The second run's graph is never used: its tensors only need to count as differentiable.
@@ -478,7 +494,7 @@ impl Tape {
     /// Lets go of the graph: its leaves that are no parameters, each gradient first.
     pub fn release_graph(&mut self) {
         for id in core::mem::take(&mut self.leaves) {
-            let node = &mut self.nodes[id.index()];
+            let node = &mut self.nodes[id];
             let gradient = node.grads[0].take();
             let leaf = node.saved[0];
             if let Some(gradient) = gradient {
@@ -488,16 +504,17 @@ impl Tape {
                 self.release_storage(storage);
             }
         }
+        self.nodes.forget_done();
     }
 
     /// The node.
     pub fn node(&self, id: NodeId) -> &Node {
-        &self.nodes[id.index()]
+        &self.nodes[id]
     }
 
     /// The node, to change.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
-        &mut self.nodes[id.index()]
+        &mut self.nodes[id]
     }
 
     // ---- checkpoints ----
@@ -560,7 +577,6 @@ impl Tape {
     ///
     /// When a node has not run, or a held storage is no longer alive: a bug of a block or rule.
     pub fn take_record(&mut self, held: &mut [StorageId]) -> (Recorded, Vec<u32>) {
-        assert!(self.nodes.iter().all(|node| node.done), "every node has run");
         self.enter_layer(None);
         self.nodes.clear();
         self.frames.clear();

@@ -85,6 +85,34 @@ pub struct PhaseStart {
     pub op: u32,
 }
 
+/// What a stage of a pipeline does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotKind {
+    /// A micro-batch's forward, with what it receives.
+    Forward,
+    /// A micro-batch's backward.
+    Backward,
+    /// What comes from a neighbour for the next forward.
+    Exchange,
+    /// What follows the last backward.
+    Finalize,
+    /// What goes at the end of the step.
+    End,
+}
+
+/// Where a slot of a pipeline's schedule begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// First request.
+    pub request: u32,
+    /// Which.
+    pub kind: SlotKind,
+    /// The model chunk.
+    pub chunk: u32,
+    /// Micro-batch of a forward or backward.
+    pub micro_batch: u32,
+}
+
 /// Where the layer changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
@@ -109,6 +137,8 @@ pub struct Recorded {
     pub phases: Vec<PhaseStart>,
     /// Changes of the layer, in order.
     pub marks: Vec<Mark>,
+    /// Slots of a pipeline's schedule, in order.
+    pub slots: Vec<Slot>,
     /// Requests made before `torch.cuda.empty_cache()` was called, if it was.
     pub empty_cache: Option<u32>,
     /// The stream that allocations are for.
@@ -131,6 +161,11 @@ impl Recorded {
             Some(last) if last.request == request => last.layer = layer,
             _ => self.marks.push(Mark { request, layer }),
         }
+    }
+
+    pub(super) fn slot(&mut self, kind: SlotKind, chunk: u32, micro_batch: u32) {
+        let request = self.requests.len() as u32;
+        self.slots.push(Slot { request, kind, chunk, micro_batch });
     }
 
     pub(super) fn empty_cache(&mut self) {

@@ -169,6 +169,7 @@ fn outer_requests((extent, record): (Extent, &Recorded)) -> impl Iterator<Item =
         .flat_map(|visit| record.requests[visit.start..visit.end].iter().copied())
 }
 
+#[derive(Clone, Copy)]
 /// Requests of one phase that belong to one layer; what follows a layer belongs to it.
 pub(super) struct Visit {
     pub(super) phase: PhaseStart,

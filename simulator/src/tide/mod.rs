@@ -6,12 +6,14 @@
 //! rounded as the allocator rounds it. What the allocator reserves does not compose.
 
 mod fold;
+mod slots;
 #[cfg(test)]
 mod stage_tests;
 mod stages;
 mod swell;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use fold::{Folded, folded};
 pub use stages::{StageSummary, stages};

@@ -96,7 +96,7 @@ fn one_forward_one_backward_folds() {
 
 #[test]
 fn any_number_of_micro_batches_folds() {
-    for grad_accum in [1, 2, 3, 4, 5, 9, 20] {
+    for grad_accum in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20] {
         let rest = json!({"workload": {"micro_batch": 1, "seq_len": 32, "grad_accum": grad_accum}});
         for pipeline in [2, 4, 8] {
             agree(&json!({}), &json!({"pipeline": pipeline, "data": "ddp"}), &rest);
@@ -133,6 +133,47 @@ fn interleaved_schedules_fold() {
             let mut model = llama();
             model["num_layers"] = layers.into();
             agree(&model, &parallel, &json!({"checkpointing": checkpointing}));
+        }
+    }
+}
+
+#[test]
+fn uneven_stages_fold() {
+    let llama = llama();
+    for (key, value) in [
+        ("num_layers_in_first_pipeline_stage", json!(3)),
+        ("num_layers_in_last_pipeline_stage", json!(6)),
+        ("account_for_embedding_in_pipeline_split", json!(true)),
+        ("account_for_loss_in_pipeline_split", json!(true)),
+    ] {
+        for (pipeline, chunks) in [(4, 1), (8, 1), (4, 2)] {
+            let counted = value.is_boolean();
+            if chunks == 2 && !counted {
+                continue;
+            }
+            let mut model = llama.clone();
+            model[key] = value.clone();
+            let given = value.as_u64().unwrap_or(0);
+            let (even, rest) =
+                if counted { (pipeline * chunks * 4 - 1, 0) } else { ((pipeline - 1) * 4, given) };
+            model["num_layers"] = (even + rest).into();
+            let parallel = json!({"pipeline": pipeline, "virtual_stages": chunks, "data": "distributed_optimizer"});
+            agree(&model, &parallel, &json!({}));
+        }
+    }
+}
+
+#[test]
+fn deepspeed_stages_fold() {
+    for grad_accum in [2, 5, 12] {
+        for (precision, wide) in [("bf16", json!("fp32")), ("fp16", Value::Null)] {
+            let rest = json!({"precision": precision,
+                "workload": {"micro_batch": 2, "seq_len": 32, "grad_accum": grad_accum}});
+            let mut parallel = json!({"pipeline": 4, "data": "zero1", "tensor": 2});
+            if !wide.is_null() {
+                parallel["zero"] = json!({"grad_accum_dtype": wide});
+            }
+            agree(&json!({}), &parallel, &rest);
         }
     }
 }

@@ -1,23 +1,31 @@
 //! Every stage of a pipeline from few micro-batches and layers.
 //!
 //! Stages differ in whether they have the embedding or the loss, and in how many forwards wait for their
-//! backward. Of each kind, construction and update run with all layers, and the schedule with a first, an
-//! interior and a last layer, a first, a middle and a last forward before the first backward, and as many
-//! after it. A stage's order of forwards and backwards is then walked with their summaries.
+//! backward. Of each kind, construction and update run with all layers, and the schedule with two layers,
+//! and two forwards before the first backward and after it: in a row the first is like no other, and the
+//! others are alike. A stage's order of forwards and backwards is then walked with their summaries, with
+//! as many interior layers in each as there are.
 
-use crate::megatron::{Cut, Job, Stage};
-use crate::program::Run;
+use crate::megatron::{Job, Order, Stage};
 use crate::scenario::ValidScenario;
+use crate::wire::parallel::DataParallel;
 use crate::wire::report::StepKind;
-use crate::wire::timeline::PhaseKind;
 
-use super::fold::{Visit, visits};
+use super::slots::{Between, Interior, Step, all};
 use super::swell::Swell;
+use super::walk::{Turn, as_run, lengthened, walk};
 
-/// Of each chunk: first, interior, last.
-const LAYERS: u64 = 3;
-/// Forwards in a row: first, middle, last.
-const IN_A_ROW: u64 = 3;
+/// Of each chunk: first and last.
+const LAYERS: u64 = 2;
+/// Where a layer keeps something from one micro-batch to the next: first, interior, last.
+const LAYERS_THAT_KEEP: u64 = 3;
+/// In a row: the first, and all others.
+const ROW: u64 = 2;
+/// Where the last in a row is different, too.
+const ROW_WITH_LAST: u64 = 3;
+/// Logits stay in two buffers, and the last backward reduces gradients: the first, the second, all
+/// others, the last.
+const ROW_OF_DEEPSPEED: u64 = 4;
 
 /// One stage's highest point in a process's first two steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +50,7 @@ pub fn stages(scenario: &ValidScenario) -> Vec<StageSummary> {
     if scenario.megatron().is_none() || parallel.pipeline < 2 {
         return Vec::new();
     }
-    let mut known = Known { scenario, bodies: Vec::new(), cuts: Vec::new() };
+    let mut known = Known { scenario, interior: None, bodies: Vec::new(), cuts: Vec::new() };
     (0..parallel.pipeline).map(|stage| known.summary(stage)).collect()
 }
 
@@ -55,25 +63,18 @@ struct Body {
     updates: [Swell; 2],
 }
 
-/// Forwards and backwards in the order in which a schedule runs them, and that the data go.
-struct Jobs {
-    jobs: Vec<Stretch>,
-    end: Swell,
-}
-
-/// One forward or backward, with what is sent and received around it.
-#[derive(Clone, Copy)]
-struct Stretch {
-    backward: bool,
-    micro_batch: u32,
-    swell: Swell,
+/// A short process.
+struct Short {
+    build: Swell,
+    steps: [Step; 2],
 }
 
 /// What has been run.
 struct Known<'a> {
     scenario: &'a ValidScenario,
+    interior: Option<Interior>,
     bodies: Vec<Body>,
-    cuts: Vec<(Stage, [Jobs; 2])>,
+    cuts: Vec<(Stage, Short)>,
 }
 
 impl Known<'_> {
@@ -81,25 +82,56 @@ impl Known<'_> {
         let document = self.scenario.document();
         let (stages, micro_batches) = (document.parallel.pipeline, document.workload.grad_accum);
         let whole = Stage::of(stages, stage, micro_batches);
-        let body = self.body(stage, (whole.first, whole.last));
         if 1 < document.parallel.virtual_stages {
-            let jobs = self.schedule(body, Err(stage));
-            return walk(stage, &self.bodies[body], &jobs);
+            let body = self.body(stage, (whole.first, whole.last));
+            let steps = self.schedule(body, Order::Interleaved(stage));
+            let turns = steps.each_ref().map(as_run);
+            return summary(stage, &self.bodies[body].build, &steps, turns.each_ref());
         }
-        let short = Stage {
-            // Two are the first and the last of three.
-            warmup: if whole.warmup < 2 { whole.warmup } else { IN_A_ROW },
-            steady: whole.steady.min(IN_A_ROW),
-            ..whole
-        };
+        let short = self.shortened(whole);
         let known = self.cuts.iter().position(|(of, _)| *of == short);
         let index = known.unwrap_or_else(|| {
-            let jobs = self.schedule(body, Ok(short));
-            self.cuts.push((short, jobs));
+            let cut = self.short(stage, short);
+            self.cuts.push((short, cut));
             self.cuts.len() - 1
         });
-        let jobs = self.cuts[index].1.each_ref().map(|jobs| lengthened(jobs, short, whole));
-        walk(stage, &self.bodies[body], &jobs)
+        let Short { build, steps } = &self.cuts[index].1;
+        let turns = lengthened(short, whole);
+        summary(stage, build, steps, [&turns; 2])
+    }
+
+    /// Whether layers keep something from one micro-batch to the next.
+    fn layers_keep(&self) -> bool {
+        self.scenario.megatron().is_some_and(|model| model.mixture.is_some())
+    }
+
+    /// A schedule with every kind of slot that the whole one has.
+    fn shortened(&self, whole: Stage) -> Stage {
+        let [warmup, steady] = if self.deepspeed() {
+            [ROW_OF_DEEPSPEED; 2]
+        } else if self.layers_keep() || whole.steady <= ROW {
+            // With few pairs in between, the last backward meets what the first one left.
+            [ROW_WITH_LAST; 2]
+        } else if whole.first {
+            // The iterator still holds the ids that the last backward would let go.
+            [ROW_WITH_LAST, ROW]
+        } else {
+            [ROW; 2]
+        };
+        Stage { warmup: whole.warmup.min(warmup), steady: whole.steady.min(steady), ..whole }
+    }
+
+    fn deepspeed(&self) -> bool {
+        self.scenario.document().parallel.data == Some(DataParallel::Zero1)
+    }
+
+    fn short(&mut self, stage: u64, short: Stage) -> Short {
+        if self.deepspeed() {
+            return self.whole_layers(stage, short);
+        }
+        let body = self.body(stage, (short.first, short.last));
+        let steps = self.schedule(body, Order::Plain(short));
+        Short { build: self.bodies[body].build, steps }
     }
 
     /// The stage's body, built when it is the first of its kind.
@@ -114,122 +146,62 @@ impl Known<'_> {
         self.bodies.len() - 1
     }
 
-    /// First and steady schedule of a stage.
-    fn schedule(&self, body: usize, schedule: Result<Stage, u64>) -> [Jobs; 2] {
-        let job = &self.bodies[body].job;
-        let real = job.chunk_layers();
-        let layers = real.min(LAYERS);
-        let mut job = job.cut(self.scenario, Cut { layers, schedule });
-        let repeats = 1 + real - layers;
-        [job.run_schedule(), job.run_schedule()].map(|run| jobs(&run, layers, repeats))
+    /// First and steady step of a stage.
+    fn schedule(&mut self, body: usize, order: Order) -> [Step; 2] {
+        let layers = self.bodies[body].job.chunk_layers();
+        let fewest = layers.iter().copied().min().unwrap_or(0);
+        let [mut first, mut steady] = if self.layers_keep() && LAYERS_THAT_KEEP < fewest {
+            let mut job = self.cut(body, LAYERS_THAT_KEEP, order);
+            let between = Between::Second(&layers);
+            [job.run_schedule(), job.run_schedule()].map(|run| Step::of(&run, between))
+        } else if !self.layers_keep() && LAYERS < fewest {
+            let mut job = self.cut(body, LAYERS, order);
+            let interior = self.interior.get_or_insert_with(|| Interior::of(self.scenario));
+            let between = Between::Like(interior, &layers);
+            let first = Step::of(&job.run_schedule(), between);
+            let steady = first.beginning_as(&Step::of(&job.run_shorter(), between));
+            [first, steady]
+        } else {
+            let job = match (layers.as_slice(), order) {
+                (&[count], Order::Plain(_)) => &mut self.cut(body, count, order),
+                _ => &mut self.bodies[body].job,
+            };
+            [job.run_schedule(), job.run_schedule()].map(|run| Step::of(&run, Between::Nothing))
+        };
+        let [of_first, of_steady] = &self.bodies[body].updates;
+        first.update_with(of_first);
+        steady.update_with(of_steady);
+        [first, steady]
     }
-}
 
-/// Requests of a whole run.
-fn all(run: &Run) -> Swell {
-    visits(&run.record).fold(Swell::NONE, |swell, visit| swell.then(&of_visit(run, &visit)))
-}
+    fn cut(&self, body: usize, layers: u64, order: Order) -> Job {
+        let (mut job, _) = Job::cut(self.scenario, layers, order);
+        job.ends_as(&self.bodies[body].job);
+        job
+    }
 
-fn of_visit(run: &Run, visit: &Visit) -> Swell {
-    let phase = (visit.phase.kind, visit.phase.micro_batch);
-    Swell::of(&run.record, &run.record.requests[visit.start..visit.end], phase)
-}
-
-/// Cuts a schedule's run into forwards and backwards; interior layers count as often as there are.
-fn jobs(run: &Run, layers: u64, repeats: u64) -> Jobs {
-    let mut jobs: Vec<Stretch> = Vec::new();
-    let mut end = Swell::NONE;
-    let mut loss = false;
-    for visit in visits(&run.record) {
-        let place = visit.layer.map_or(0, |layer| u64::from(layer) % layers);
-        let interior = 0 < place && place + 1 < layers;
-        let swell = of_visit(run, &visit).repeat(if interior { repeats } else { 1 });
-        let kind = visit.phase.kind;
-        if kind == PhaseKind::ZeroGrad {
-            end = end.then(&swell);
-            continue;
-        }
-        let backward = kind == PhaseKind::Backward;
-        let micro_batch = visit.phase.micro_batch;
-        match jobs.last_mut().filter(|last| {
-            (last.backward, last.micro_batch) == (backward, micro_batch)
-                && !(loss && kind == PhaseKind::Forward)
-        }) {
-            Some(last) => last.swell = last.swell.then(&swell),
-            None => jobs.push(Stretch { backward, micro_batch, swell }),
-        }
-        loss = kind == PhaseKind::Loss;
+    /// `DeepSpeed`'s update needs the gradients of every layer.
+    fn whole_layers(&self, stage: u64, short: Stage) -> Short {
+        let (whole, _) = Job::build_stage(self.scenario, stage);
+        let layers = whole.chunk_layers().iter().sum();
+        let (mut job, build) = Job::cut(self.scenario, layers, Order::Plain(short));
+        let steps = [job.step(), job.step()].map(|run| Step::of(&run, Between::Nothing));
+        Short { build: all(&build), steps }
     }
-    Jobs { jobs, end }
-}
-
-/// The whole schedule of a stage from a short one.
-fn lengthened(jobs: &Jobs, short: Stage, whole: Stage) -> Jobs {
-    // A first, a middle and a last stand for as many as there are.
-    let stands = |i: u64, short: u64, whole: u64| {
-        if i + 1 == whole { short - 1 } else { i.min(short.saturating_sub(2)) }
-    };
-    let mut order: Vec<(u64, bool, u64)> = Vec::new();
-    for i in 0..whole.warmup {
-        order.push((stands(i, short.warmup, whole.warmup), false, i));
-    }
-    for i in 0..whole.steady {
-        let pair = short.warmup + 2 * stands(i, short.steady, whole.steady);
-        order.extend([(pair, false, whole.warmup + i), (pair + 1, true, i)]);
-    }
-    let begun = short.warmup + 2 * short.steady;
-    for i in 0..whole.warmup {
-        order.push((begun + stands(i, short.warmup, whole.warmup), true, whole.steady + i));
-    }
-    let long = order.into_iter().filter_map(|(index, backward, micro_batch)| {
-        let micro_batch = u32::try_from(micro_batch).unwrap_or(u32::MAX);
-        let stretch = jobs.jobs.get(usize::try_from(index).ok()?)?;
-        let swell = stretch.swell.in_micro_batch(micro_batch);
-        Some(Stretch { backward, micro_batch, swell })
-    });
-    Jobs { jobs: long.collect(), end: jobs.end }
 }
 
 /// A process from its beginning.
-fn walk(stage: u64, body: &Body, [first, steady]: &[Jobs; 2]) -> StageSummary {
-    let mut process = Walk { live: Swell::NONE, in_flight: 0, at_peak: 0 };
-    process.add(&body.build);
-    process.step(first, &body.updates[0]);
-    let (one, waiting) = (process.live, process.at_peak);
-    process = Walk { live: process.live.settled(), in_flight: 0, at_peak: 0 };
-    process.step(steady, &body.updates[1]);
-    let [first_peak, steady_peak] =
-        [one, process.live].map(|swell| swell.peak.max(0).cast_unsigned());
-    let (step, highest, in_flight) = if steady_peak < first_peak {
-        (StepKind::First, one, waiting)
-    } else {
-        (StepKind::Steady, process.live, process.at_peak)
-    };
-    StageSummary { stage, first_peak, steady_peak, step, highest, in_flight }
-}
-
-struct Walk {
-    live: Swell,
-    in_flight: u64,
-    at_peak: u64,
-}
-
-impl Walk {
-    fn step(&mut self, jobs: &Jobs, update: &Swell) {
-        for stretch in &jobs.jobs {
-            self.in_flight += u64::from(!stretch.backward);
-            self.add(&stretch.swell);
-            self.in_flight -= u64::from(stretch.backward);
-        }
-        self.add(update);
-        self.add(&jobs.end);
-    }
-
-    fn add(&mut self, swell: &Swell) {
-        let before = self.live.peak;
-        self.live = self.live.then(swell);
-        if before < self.live.peak {
-            self.at_peak = self.in_flight;
-        }
-    }
+fn summary(
+    stage: u64,
+    build: &Swell,
+    [first, steady]: &[Step; 2],
+    [turns, later]: [&Vec<Turn>; 2],
+) -> StageSummary {
+    let one = walk(*build, first, turns);
+    let other = walk(one.live.settled(), steady, later);
+    let [first_peak, steady_peak] = [one, other].map(|of| of.live.peak.max(0).cast_unsigned());
+    let (step, highest) =
+        if steady_peak < first_peak { (StepKind::First, one) } else { (StepKind::Steady, other) };
+    let in_flight = highest.in_flight;
+    StageSummary { stage, first_peak, steady_peak, step, highest: highest.live, in_flight }
 }

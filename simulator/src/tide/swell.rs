@@ -99,6 +99,19 @@ impl Swell {
         self
     }
 
+    /// Bytes it leaves behind, in all.
+    pub(super) const fn total(&self) -> i64 {
+        self.total
+    }
+
+    /// What another stretch leaves behind, so many times, without its heights.
+    pub(super) fn leave(&mut self, other: &Self, times: i64) {
+        for (net, more) in self.net.iter_mut().zip(other.net) {
+            *net += times * more;
+        }
+        self.total += times * other.total;
+    }
+
     /// What it leaves behind, as the highest point so far.
     #[must_use]
     pub const fn settled(self) -> Self {

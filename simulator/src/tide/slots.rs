@@ -1,0 +1,178 @@
+//! A pipeline stage's step, cut into the slots of its schedule.
+
+use crate::megatron::{Job, Order, Stage};
+use crate::program::Run;
+use crate::scenario::ValidScenario;
+use crate::tape::{Slot, SlotKind};
+
+use super::fold::{Visit, visits};
+use super::swell::Swell;
+
+/// A step's slots in the order in which they were run.
+#[derive(Debug)]
+pub(super) struct Step(pub(super) Vec<Stretch>);
+
+/// One slot of a schedule; none is what comes before the first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    pub(super) slot: Option<Slot>,
+    pub(super) swell: Swell,
+}
+
+impl Stretch {
+    /// Whether it is a slot of this kind.
+    pub(super) fn is(&self, kind: SlotKind) -> bool {
+        self.slot.is_some_and(|slot| slot.kind == kind)
+    }
+
+    /// What it does, whichever micro-batch it is of.
+    fn what(&self) -> Option<(SlotKind, u32)> {
+        self.slot.map(|slot| (slot.kind, slot.chunk))
+    }
+}
+
+/// The layers of a chunk that were not run, between those that were.
+#[derive(Clone, Copy)]
+pub(super) enum Between<'a> {
+    /// All were run.
+    Nothing,
+    /// Of three that were run, the second stands for as many more.
+    Second(&'a [u64]),
+    /// Two were run, and between them there are so many like this one.
+    Like(&'a Interior, &'a [u64]),
+}
+
+/// A layer between others, forward and backward.
+pub(super) struct Interior {
+    forward: Swell,
+    backward: Swell,
+}
+
+impl Interior {
+    /// Layers of the chunk that has it.
+    const COUNT: u64 = 3;
+
+    /// The second of three layers, in a stage that has neither embedding nor loss.
+    pub(super) fn of(scenario: &ValidScenario) -> Self {
+        let stage = Stage { first: false, last: false, warmup: 1, steady: 0 };
+        let (mut job, _) = Job::cut(scenario, Self::COUNT, Order::Plain(stage));
+        let run = job.run_schedule();
+        let [mut forward, mut backward] = [Swell::NONE; 2];
+        for (slot, visit) in slotted(&run) {
+            let swell = match slot.map(|slot| slot.kind) {
+                Some(SlotKind::Forward) => &mut forward,
+                Some(SlotKind::Backward) => &mut backward,
+                _ => continue,
+            };
+            if place(&visit, Self::COUNT) == Some(1) {
+                *swell = swell.then(&of_visit(&run, &visit));
+            }
+        }
+        Self { forward, backward }
+    }
+}
+
+impl Step {
+    /// Reads a run.
+    pub(super) fn of(run: &Run, between: Between<'_>) -> Self {
+        let mut stretches: Vec<Stretch> = Vec::from([Stretch { slot: None, swell: Swell::NONE }]);
+        let mut filled = false;
+        for (slot, visit) in slotted(run) {
+            if stretches.last().is_some_and(|last| last.slot != slot) {
+                stretches.push(Stretch { slot, swell: Swell::NONE });
+                filled = false;
+            }
+            let Some(Stretch { swell, .. }) = stretches.last_mut() else { continue };
+            let own = of_visit(run, &visit);
+            match (between, slot) {
+                (Between::Second(layers), Some(slot)) if place(&visit, 3) == Some(1) => {
+                    *swell = swell.then(&own.repeat(layers[slot.chunk as usize] - 2));
+                    continue;
+                }
+                (Between::Like(interior, layers), Some(slot)) if !filled => {
+                    // Before the last layer's forward, and before the first layer's backward.
+                    let next = match (slot.kind, place(&visit, 2)) {
+                        (SlotKind::Forward, Some(1)) => Some(&interior.forward),
+                        (SlotKind::Backward, Some(0)) => Some(&interior.backward),
+                        _ => None,
+                    };
+                    if let Some(layer) = next {
+                        *swell = swell.then(&layer.repeat(layers[slot.chunk as usize] - 2));
+                        filled = true;
+                    }
+                }
+                _ => {}
+            }
+            *swell = swell.then(&own);
+        }
+        Self(stretches)
+    }
+
+    /// The same with another step's beginning, first forward of each chunk, and first backward: what a
+    /// process makes once.
+    pub(super) fn beginning_as(&self, other: &Self) -> Self {
+        let mut stretches = self.0.clone();
+        let mut seen = Vec::new();
+        for stretch in &other.0 {
+            let what = stretch.what();
+            let backward = stretch.is(SlotKind::Backward);
+            let once = match what {
+                Some((SlotKind::Backward, _)) => None,
+                Some((SlotKind::Forward, chunk)) => Some(Some(chunk)),
+                Some(_) => continue,
+                None => Some(None),
+            };
+            if seen.contains(&once) {
+                continue;
+            }
+            seen.push(once);
+            let same = |one: &&mut Stretch| {
+                if backward { one.is(SlotKind::Backward) } else { one.what() == what }
+            };
+            if let Some(to) = stretches.iter_mut().find(same) {
+                to.swell = stretch.swell;
+            }
+        }
+        Self(stretches)
+    }
+
+    /// Clipping and optimizer, before the step's data go.
+    pub(super) fn update_with(&mut self, update: &Swell) {
+        if let Some(end) = self.0.iter_mut().find(|stretch| stretch.is(SlotKind::End)) {
+            end.swell = update.then(&end.swell);
+        }
+    }
+}
+
+/// Requests of a whole run.
+pub(super) fn all(run: &Run) -> Swell {
+    visits(&run.record).fold(Swell::NONE, |swell, visit| swell.then(&of_visit(run, &visit)))
+}
+
+fn of_visit(run: &Run, visit: &Visit) -> Swell {
+    let phase = (visit.phase.kind, visit.phase.micro_batch);
+    Swell::of(&run.record, &run.record.requests[visit.start..visit.end], phase)
+}
+
+/// Which of so many layers a chunk the visit is in.
+fn place(visit: &Visit, layers: u64) -> Option<u64> {
+    visit.layer.map(|layer| u64::from(layer) % layers)
+}
+
+/// A run's visits, each within one slot: what follows a slot's beginning is of no layer until one is
+/// entered.
+fn slotted(run: &Run) -> Vec<(Option<Slot>, Visit)> {
+    let mut parts = Vec::new();
+    let mut slots = run.record.slots.iter().copied().peekable();
+    let mut slot = None;
+    for mut visit in visits(&run.record) {
+        while let Some(next) = slots.next_if(|next| (next.request as usize) < visit.end) {
+            let start = next.request as usize;
+            parts.push((slot, Visit { end: start, ..visit }));
+            visit = Visit { start, layer: None, ..visit };
+            slot = Some(next);
+        }
+        parts.push((slot, visit));
+    }
+    parts
+}
