@@ -94,12 +94,14 @@ fn run(tape: &mut Tape, root: NodeId, model: &dyn Recompute) {
         tape.hook(|hooks, tape| hooks.before_node(tape, id));
         recompute_if_needed(tape, id, model);
         let edges = tape.node(id).edges;
-        let parts = core::mem::take(&mut tape.node_mut(id).parts);
+        let (parts, more) = match &mut tape.node_mut(id).more {
+            Some(more) => (core::mem::take(&mut more.parts), core::mem::take(&mut more.edges)),
+            None => (Vec::new(), Vec::new()),
+        };
         if !parts.is_empty() {
             hand_out_parts(tape, id, &parts, &mut ready);
             continue;
         }
-        let more = core::mem::take(&mut tape.node_mut(id).more_edges);
         let gradients = match tape.node(id).backward {
             Backward::Megatron(Megatron::Checkpoint(part)) => reenter(tape, id, part, model),
             _ => run_backward(tape, id),
@@ -231,7 +233,7 @@ fn deliver(tape: &mut Tape, edge: Edge, gradient: Tensor, ready: &mut BinaryHeap
             let slot = usize::from(output);
             if tape.node(id).grads.len() <= slot {
                 let node = tape.node_mut(id);
-                node.more_grads.push(gradient);
+                node.more().grads.push(gradient);
                 node.pending -= 1;
                 if node.pending == 0 {
                     ready.push(id);

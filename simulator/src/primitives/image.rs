@@ -259,7 +259,7 @@ impl Tape {
         let node = self.records(&inputs).then(|| {
             let mut node = self.begin_node(Prim::Cat, Backward::CatChannels, &[]);
             node.dtype = features[0].dtype;
-            node.parts = features.iter().map(|x| (Edge::to(x.source), x.shape)).collect();
+            node.more().parts = features.iter().map(|x| (Edge::to(x.source), x.shape)).collect();
             node
         });
         let out = self.empty(shape, features[0].dtype, Prim::Cat);

@@ -151,8 +151,8 @@ impl Tape {
     pub fn new(device: Device) -> Self {
         Self {
             device,
-            record: Recorded::default(),
-            nodes: Nodes::default(),
+            record: Recorded::roomy(),
+            nodes: Nodes::roomy(),
             params: Vec::new(),
             buffers: Vec::new(),
             frames: Vec::new(),
@@ -451,9 +451,11 @@ impl Tape {
     pub fn finish_node(&mut self, node: Node) -> Source {
         match self.saving {
             Saving::Direct | Saving::Deferred(_) => {
-                let parts = node.parts.iter().map(|&(edge, _)| edge);
-                let more = node.more_edges.iter().copied();
-                for edge in node.edges.into_iter().chain(parts).chain(more) {
+                let more = node.more.iter().flat_map(|more| {
+                    let parts = more.parts.iter().map(|&(edge, _)| edge);
+                    parts.chain(more.edges.iter().copied())
+                });
+                for edge in node.edges.into_iter().chain(more) {
                     match edge {
                         Edge::Node { id, .. } => self.nodes[id].pending += 1,
                         Edge::Param { id, .. } => self.params[id.index()].pending += 1,

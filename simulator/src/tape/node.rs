@@ -170,12 +170,8 @@ pub struct Node {
     pub backward: Backward,
     /// Where the gradients of its inputs go.
     pub edges: Edges,
-    /// Where parts of its gradient go, and their shapes, when it joined any number of tensors.
-    pub parts: Vec<(Edge, Shape)>,
-    /// Where the gradients of further inputs go, which all are views of the first one's.
-    pub more_edges: Vec<Edge>,
-    /// Gradients of further outputs that have arrived.
-    pub more_grads: Vec<Tensor>,
+    /// What few nodes have.
+    pub more: Option<Box<More>>,
     /// Element type of the first input.
     pub dtype: DType,
     /// Tensors kept for backward, in saving order.
@@ -192,6 +188,17 @@ pub struct Node {
     pub made: StorageId,
 }
 
+/// Inputs and outputs beyond those that most nodes have.
+#[derive(Debug, Default)]
+pub struct More {
+    /// Where parts of its gradient go, and their shapes, when it joined any number of tensors.
+    pub parts: Vec<(Edge, Shape)>,
+    /// Where the gradients of further inputs go, which all are views of the first one's.
+    pub edges: Vec<Edge>,
+    /// Gradients of further outputs that have arrived.
+    pub grads: Vec<Tensor>,
+}
+
 impl Node {
     /// A node without edges and saved tensors.
     pub const fn new(prim: Prim, backward: Backward, scope: Scope) -> Self {
@@ -200,9 +207,7 @@ impl Node {
             scope,
             backward,
             edges: [Edge::None; MAX_INPUTS],
-            parts: Vec::new(),
-            more_edges: Vec::new(),
-            more_grads: Vec::new(),
+            more: None,
             dtype: DType::F32,
             saved: [SavedSlot::Empty; MAX_SAVED],
             n_saved: 0,
@@ -211,6 +216,11 @@ impl Node {
             done: false,
             made: StorageId::NONE,
         }
+    }
+
+    /// What few nodes have, to change.
+    pub fn more(&mut self) -> &mut More {
+        self.more.get_or_insert_default()
     }
 
     /// Adds a saved tensor.

@@ -7,13 +7,18 @@ use super::node::{Node, NodeId};
 
 /// Nodes by their numbers. Those that ran first are forgotten: where many micro-batches follow each other,
 /// only the graphs that wait take room.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Nodes {
     kept: VecDeque<Node>,
     forgotten: usize,
 }
 
 impl Nodes {
+    /// No nodes, and room for some layers'.
+    pub(super) fn roomy() -> Self {
+        Self { kept: VecDeque::with_capacity(256), forgotten: 0 }
+    }
+
     /// The number of the next node.
     pub(super) fn next(&self) -> usize {
         self.forgotten + self.kept.len()

@@ -150,6 +150,12 @@ pub struct Recorded {
 
 #[expect(clippy::cast_possible_truncation, reason = "a step has far fewer than 2^31 requests")]
 impl Recorded {
+    /// An empty record with room for some layers.
+    pub(super) fn roomy() -> Self {
+        let (storages, requests) = (Vec::with_capacity(1024), Vec::with_capacity(4096));
+        Self { storages, requests, ..Self::default() }
+    }
+
     pub(super) fn phase(&mut self, kind: PhaseKind, micro_batch: u32) {
         let (request, op) = (self.requests.len() as u32, self.ops.len() as u32);
         self.phases.push(PhaseStart { kind, micro_batch, request, op });
@@ -239,8 +245,15 @@ impl Recorded {
 
     /// A new record whose past is the storages still alive, with their new and old numbers.
     pub(super) fn successor(&self) -> (Self, Renumbered, Vec<u32>) {
-        let mut next =
-            Self { live_bytes: self.live_bytes, base_bytes: self.live_bytes, ..Self::default() };
+        // The next run is like this one.
+        let mut next = Self {
+            live_bytes: self.live_bytes,
+            base_bytes: self.live_bytes,
+            storages: Vec::with_capacity(self.storages.len()),
+            requests: Vec::with_capacity(self.requests.len()),
+            ops: Vec::with_capacity(self.ops.len()),
+            ..Self::default()
+        };
         let mut renumbered = vec![StorageId::NONE; self.storages.len()];
         let mut origin = Vec::new();
         for (old, storage) in self.storages.iter().enumerate() {

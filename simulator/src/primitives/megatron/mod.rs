@@ -60,7 +60,7 @@ impl Running {
 pub(super) fn run(tape: &mut Tape, id: NodeId, rule: Megatron) -> Gradients {
     let node = tape.node_mut(id);
     node.done = true;
-    let more = core::mem::take(&mut node.more_grads);
+    let more = node.more.take().map(|more| more.grads).unwrap_or_default();
     let mut running = Running {
         grads: core::mem::take(&mut node.grads),
         saved: node.saved[..usize::from(node.n_saved)].to_vec(),

@@ -93,7 +93,7 @@ impl Tape {
         let node = recorded.then(|| {
             let rule = crate::tape::Backward::Megatron(Megatron::CatRows);
             let mut node = self.begin_node(Prim::Cat, rule, &inputs);
-            node.more_edges = parts.iter().skip(1).map(|part| Edge::to(part.source)).collect();
+            node.more().edges = parts.iter().skip(1).map(|part| Edge::to(part.source)).collect();
             node
         });
         let rows = parts.iter().map(|part| part.shape.sizes()[0]).sum();
