@@ -120,6 +120,12 @@ impl Job {
         self.run_schedule()
     }
 
+    /// The next step up to its first forward, without virtual stages; the job ends there.
+    pub fn run_first_forward(mut self) -> Run {
+        self.begin_one_forward_one_backward();
+        Run { record: self.tape.into_record(), origin: Vec::new() }
+    }
+
     /// Clipping and optimizer of a step.
     pub fn run_update(&mut self) -> Run {
         self.update();

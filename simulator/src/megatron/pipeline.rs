@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::schedule::warmup;
 use crate::tape::{Block, ParamId, Prim, SlotKind, StorageId, Tape, Tensor};
 use crate::wire::timeline::PhaseKind;
 
@@ -67,13 +68,29 @@ pub(super) fn release(tape: &mut Tape, tensor: Option<Tensor>) {
 impl Job {
     /// `forward_backward_func(…)` with `finalize_model_grads`.
     pub(super) fn forward_backward(&mut self) {
-        self.tape.phase(PhaseKind::Forward, 0);
-        self.data = (0..self.model.chunks.len()).map(|_| Data::default()).collect();
+        self.begin_step();
         let rank = &self.model.rank;
         match (rank.pipeline, rank.chunks) {
             (1, _) => self.without_pipeline(),
             (_, 1) => self.one_forward_one_backward(),
             _ => self.interleaved(),
+        }
+    }
+
+    fn begin_step(&mut self) {
+        self.tape.phase(PhaseKind::Forward, 0);
+        self.data = (0..self.model.chunks.len()).map(|_| Data::default()).collect();
+    }
+
+    /// A step of 1F1B up to its first forward.
+    pub(super) fn begin_one_forward_one_backward(&mut self) {
+        self.begin_step();
+        token_count(&mut self.tape);
+        if 0 < self.warmup() {
+            self.forward_ahead(0);
+        } else {
+            let next = self.first_received(0);
+            self.forward_of_pair(0, next, &mut Names::default());
         }
     }
 
@@ -92,37 +109,22 @@ impl Job {
     /// `forward_backward_pipelining_without_interleaving`.
     fn one_forward_one_backward(&mut self) {
         let rank = &self.model.rank;
-        let (first, last) = (rank.stage == 0, rank.stage + 1 == rank.pipeline);
-        let total = rank.micro_batches;
-        let warmup = (rank.pipeline - rank.stage - 1).min(total);
+        let (last, total) = (rank.stage + 1 == rank.pipeline, rank.micro_batches);
+        let warmup = self.warmup();
         let tokens = token_count(&mut self.tape);
-        let mut waiting = VecDeque::new();
         let mut names = Names::default();
-        let receive = |job: &mut Self| (!first).then(|| job.receive("recv_forward"));
-        for micro_batch in 0..warmup {
-            self.tape.slot(SlotKind::Forward, 0, micro_batch);
-            let input = receive(self);
-            let mut forward = self.forward_step(0, micro_batch, input);
-            self.sent(&mut forward);
-            waiting.push_back(forward);
-        }
-        self.tape.slot(SlotKind::Exchange, 0, warmup);
-        let mut next = if warmup < total { receive(self) } else { None };
+        let mut waiting: VecDeque<Waiting> =
+            (0..warmup).map(|micro_batch| self.forward_ahead(micro_batch)).collect();
+        let mut next = self.first_received(warmup);
         for micro_batch in warmup..total {
-            self.tape.slot(SlotKind::Forward, 0, micro_batch);
-            let mut forward = self.forward_step(0, micro_batch, next.take());
-            release_output(&mut self.tape, names.output.take());
-            if !last {
-                self.receive_gradient(&mut names);
-            }
-            self.sent(&mut forward);
+            let forward = self.forward_of_pair(micro_batch, next.take(), &mut names);
             waiting.push_back(forward);
             let oldest = waiting.pop_front().expect("a forward has just been added");
             self.tape.slot(SlotKind::Backward, 0, oldest.micro_batch.into());
             self.backward_of(oldest, &mut names);
             self.tape.slot(SlotKind::Exchange, 0, micro_batch + 1);
             if micro_batch + 1 < total {
-                next = receive(self);
+                next = self.received();
             }
             release_input(&mut self.tape, names.input.take());
         }
@@ -139,6 +141,50 @@ impl Job {
         self.finalize_gradients();
         self.tape.release_storage(tokens);
         names.end(&mut self.tape);
+    }
+
+    /// Forwards before the first backward.
+    fn warmup(&self) -> u64 {
+        let rank = &self.model.rank;
+        warmup(rank.pipeline, rank.stage, rank.micro_batches)
+    }
+
+    /// `recv_forward()`: nothing where the model begins.
+    fn received(&mut self) -> Option<Tensor> {
+        (self.model.rank.stage != 0).then(|| self.receive("recv_forward"))
+    }
+
+    /// What the first forward with a backward gets, if there is one.
+    fn first_received(&mut self, warmup: u64) -> Option<Tensor> {
+        self.tape.slot(SlotKind::Exchange, 0, warmup);
+        if warmup < self.model.rank.micro_batches { self.received() } else { None }
+    }
+
+    /// A forward before the first backward.
+    fn forward_ahead(&mut self, micro_batch: u64) -> Waiting {
+        self.tape.slot(SlotKind::Forward, 0, micro_batch);
+        let input = self.received();
+        let mut forward = self.forward_step(0, micro_batch, input);
+        self.sent(&mut forward);
+        forward
+    }
+
+    /// A forward that is followed by a backward, whose gradient comes when the output is sent.
+    fn forward_of_pair(
+        &mut self,
+        micro_batch: u64,
+        input: Option<Tensor>,
+        names: &mut Names,
+    ) -> Waiting {
+        self.tape.slot(SlotKind::Forward, 0, micro_batch);
+        let mut forward = self.forward_step(0, micro_batch, input);
+        release_output(&mut self.tape, names.output.take());
+        let rank = &self.model.rank;
+        if rank.stage + 1 < rank.pipeline {
+            self.receive_gradient(names);
+        }
+        self.sent(&mut forward);
+        forward
     }
 
     /// An output was sent on: it is emptied, but for `DeepSpeed`'s where no tensor-parallel ranks share

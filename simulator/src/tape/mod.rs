@@ -602,4 +602,9 @@ impl Tape {
         }
         (core::mem::replace(&mut self.record, next), origin)
     }
+
+    /// The record of a run that goes no further.
+    pub fn into_record(self) -> Recorded {
+        self.record
+    }
 }

@@ -152,7 +152,7 @@ pub struct Recorded {
 impl Recorded {
     /// An empty record with room for some layers.
     pub(super) fn roomy() -> Self {
-        let (storages, requests) = (Vec::with_capacity(1024), Vec::with_capacity(4096));
+        let (storages, requests) = (Vec::with_capacity(2048), Vec::with_capacity(4096));
         Self { storages, requests, ..Self::default() }
     }
 

@@ -3,7 +3,7 @@
 use crate::megatron::{Job, Order, Stage};
 use crate::program::Run;
 use crate::scenario::ValidScenario;
-use crate::tape::{Slot, SlotKind};
+use crate::tape::{Request, Slot, SlotKind};
 
 use super::fold::{Visit, visits};
 use super::swell::Swell;
@@ -19,7 +19,48 @@ pub(super) struct Stretch {
     pub(super) swell: Swell,
 }
 
+/// When that was made which a run leaves behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    InThisStep,
+    Before,
+}
+
 impl Stretch {
+    /// Reads the visits of one slot.
+    fn of(run: &Run, visits: &[(Option<Slot>, Visit)], between: Between<'_>, made: Made) -> Self {
+        let slot = visits.first().and_then(|(slot, _)| *slot);
+        let mut swell = Swell::NONE;
+        let mut filled = false;
+        for (_, visit) in visits {
+            let own = match made {
+                Made::InThisStep => of_visit(run, visit),
+                Made::Before => of_visit_without_remains(run, visit),
+            };
+            match (between, slot) {
+                (Between::Second(layers), Some(slot)) if place(visit, 3) == Some(1) => {
+                    swell = swell.then(&own.repeat(layers[slot.chunk as usize] - 2));
+                    continue;
+                }
+                (Between::Like(interior, layers), Some(slot)) if !filled => {
+                    // Before the last layer's forward, and before the first layer's backward.
+                    let next = match (slot.kind, place(visit, 2)) {
+                        (SlotKind::Forward, Some(1)) => Some(&interior.forward),
+                        (SlotKind::Backward, Some(0)) => Some(&interior.backward),
+                        _ => None,
+                    };
+                    if let Some(layer) = next {
+                        swell = swell.then(&layer.repeat(layers[slot.chunk as usize] - 2));
+                        filled = true;
+                    }
+                }
+                _ => {}
+            }
+            swell = swell.then(&own);
+        }
+        Self { slot, swell }
+    }
+
     /// Whether it is a slot of this kind.
     pub(super) fn is(&self, kind: SlotKind) -> bool {
         self.slot.is_some_and(|slot| slot.kind == kind)
@@ -75,37 +116,24 @@ impl Interior {
 impl Step {
     /// Reads a run.
     pub(super) fn of(run: &Run, between: Between<'_>) -> Self {
-        let mut stretches: Vec<Stretch> = Vec::from([Stretch { slot: None, swell: Swell::NONE }]);
-        let mut filled = false;
-        for (slot, visit) in slotted(run) {
-            if stretches.last().is_some_and(|last| last.slot != slot) {
-                stretches.push(Stretch { slot, swell: Swell::NONE });
-                filled = false;
-            }
-            let Some(Stretch { swell, .. }) = stretches.last_mut() else { continue };
-            let own = of_visit(run, &visit);
-            match (between, slot) {
-                (Between::Second(layers), Some(slot)) if place(&visit, 3) == Some(1) => {
-                    *swell = swell.then(&own.repeat(layers[slot.chunk as usize] - 2));
-                    continue;
-                }
-                (Between::Like(interior, layers), Some(slot)) if !filled => {
-                    // Before the last layer's forward, and before the first layer's backward.
-                    let next = match (slot.kind, place(&visit, 2)) {
-                        (SlotKind::Forward, Some(1)) => Some(&interior.forward),
-                        (SlotKind::Backward, Some(0)) => Some(&interior.backward),
-                        _ => None,
-                    };
-                    if let Some(layer) = next {
-                        *swell = swell.then(&layer.repeat(layers[slot.chunk as usize] - 2));
-                        filled = true;
-                    }
-                }
-                _ => {}
-            }
-            *swell = swell.then(&own);
+        let visits = slotted(run);
+        let slots = visits.chunk_by(|(one, _), (other, _)| one == other);
+        Self(slots.map(|visits| Stretch::of(run, visits, between, Made::InThisStep)).collect())
+    }
+
+    /// The step after the one that this was read from, of which the first forward is known.
+    pub(super) fn next(&self, run: &Run, first_forward: &Run, between: Between<'_>) -> Self {
+        let mut next = self.beginning_as(&Self::of(first_forward, between));
+        let visits = slotted(run);
+        let mut slots = visits.chunk_by(|(one, _), (other, _)| one == other);
+        let is_backward =
+            |slot: Option<Slot>| slot.is_some_and(|slot| slot.kind == SlotKind::Backward);
+        if let Some(visits) = slots.find(|visits| is_backward(visits[0].0))
+            && let Some(first) = next.0.iter_mut().find(|one| is_backward(one.slot))
+        {
+            *first = Stretch::of(run, visits, between, Made::Before);
         }
-        Self(stretches)
+        next
     }
 
     /// The same with another step's beginning, first forward of each chunk, and first backward: what a
@@ -152,6 +180,15 @@ pub(super) fn all(run: &Run) -> Swell {
 fn of_visit(run: &Run, visit: &Visit) -> Swell {
     let phase = (visit.phase.kind, visit.phase.micro_batch);
     Swell::of(&run.record, &run.record.requests[visit.start..visit.end], phase)
+}
+
+/// The same without what stays when the run has ended: the next step finds it there.
+fn of_visit_without_remains(run: &Run, visit: &Visit) -> Swell {
+    let record = &run.record;
+    let goes = |request: &&Request| record.storages[request.storage().index()].references == 0;
+    let requests: Vec<Request> =
+        record.requests[visit.start..visit.end].iter().filter(goes).copied().collect();
+    Swell::of(record, &requests, (visit.phase.kind, visit.phase.micro_batch))
 }
 
 /// Which of so many layers a chunk the visit is in.

@@ -158,8 +158,14 @@ impl Known<'_> {
             let mut job = self.cut(body, LAYERS, order);
             let interior = self.interior.get_or_insert_with(|| Interior::of(self.scenario));
             let between = Between::Like(interior, &layers);
-            let first = Step::of(&job.run_schedule(), between);
-            let steady = first.beginning_as(&Step::of(&job.run_shorter(), between));
+            let run = job.run_schedule();
+            let first = Step::of(&run, between);
+            let steady = match order {
+                Order::Plain(stage) if ROW <= stage.steady => {
+                    first.next(&run, &job.run_first_forward(), between)
+                }
+                _ => first.beginning_as(&Step::of(&job.run_shorter(), between)),
+            };
             [first, steady]
         } else {
             let job = match (layers.as_slice(), order) {
