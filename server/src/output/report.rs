@@ -81,7 +81,7 @@ fn verdict(verdict: &Verdict) -> String {
         phase_words(verdict.phase),
     );
     if let Some(stage) = verdict.stage {
-        text.push_str(&format!(" Pipeline stage {stage} is the worst."));
+        text.push_str(&format!(" Pipeline stage {stage} is the highest."));
     }
     if let Some(failed) = &verdict.out_of_memory {
         let failure = format!(
@@ -96,7 +96,7 @@ fn verdict(verdict: &Verdict) -> String {
     text
 }
 
-/// Every stage at its highest point; the worst decides, the shown one is detailed below.
+/// Every stage at its highest point; the highest decides, the shown one is detailed below.
 fn ranks(report: &Report) -> Table<7> {
     let mut table = Table::new([
         (Side::Right, "stage"),
@@ -108,16 +108,16 @@ fn ranks(report: &Report) -> Table<7> {
         (Side::Left, ""),
     ]);
     for rank in &report.ranks {
-        let worst = (report.verdict.stage == Some(rank.stage)).then_some("worst");
+        let highest = (report.verdict.stage == Some(rank.stage)).then_some("highest");
         let shown = (report.scenario.parallel.stage == rank.stage).then_some("shown");
-        let marks = [worst, shown].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let marks = [highest, shown].into_iter().flatten().collect::<Vec<_>>().join(", ");
         table.row([
             rank.stage.to_string(),
             gib(rank.peak_allocated_bytes),
             outcome_words(rank.outcome).to_owned(),
             rank.in_flight.to_string(),
             step_word(rank.step).to_owned(),
-            format!("{} {}: {}", phase_words(rank.phase), rank.micro_batch, rank.what),
+            format!("{} {}: {}", phase_word(rank.phase), rank.micro_batch + 1, rank.what),
             marks,
         ]);
     }
@@ -152,6 +152,9 @@ fn question(report: &Report) -> String {
     }
     if 1 < parallel.tensor {
         choices.push(format!("tensor parallel {}", parallel.tensor));
+    }
+    if 1 < parallel.pipeline {
+        choices.push(format!("pipeline stage {} of {}", parallel.stage, parallel.pipeline));
     }
     if let Some(data) = &parallel.data {
         choices.push(word(data));

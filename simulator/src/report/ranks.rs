@@ -42,6 +42,7 @@ fn rank(summary: &StageSummary, footprint: &Footprint) -> RankReport {
         in_flight: summary.in_flight,
         what: crest.map_or_else(String::new, |crest| place(&crest.scope, crest.prim, false)),
         categories,
+        course_bytes: summary.course.iter().copied().map(Bytes::new).collect(),
     }
 }
 

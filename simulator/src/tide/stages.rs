@@ -13,7 +13,7 @@ use crate::wire::report::StepKind;
 
 use super::slots::{Between, Interior, Step, all};
 use super::swell::Swell;
-use super::walk::{Turn, as_run, lengthened, walk};
+use super::walk::{Turn, Walked, as_run, lengthened, walk};
 
 /// Of each chunk: first and last.
 const LAYERS: u64 = 2;
@@ -28,7 +28,7 @@ const ROW_WITH_LAST: u64 = 3;
 const ROW_OF_DEEPSPEED: u64 = 4;
 
 /// One stage's highest point in a process's first two steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageSummary {
     /// The stage.
     pub stage: u64,
@@ -42,6 +42,8 @@ pub struct StageSummary {
     pub highest: Swell,
     /// Forwards whose backward has not ended there, counted with the chunks.
     pub in_flight: u64,
+    /// Highest bytes in each slot of that step, or in several together.
+    pub course: Vec<u64>,
 }
 
 /// Summarises every stage; nothing where there is no pipeline.
@@ -205,9 +207,10 @@ fn summary(
 ) -> StageSummary {
     let one = walk(*build, first, turns);
     let other = walk(one.live.settled(), steady, later);
-    let [first_peak, steady_peak] = [one, other].map(|of| of.live.peak.max(0).cast_unsigned());
-    let (step, highest) =
+    let height = |bytes: i64| bytes.max(0).cast_unsigned();
+    let [first_peak, steady_peak] = [&one, &other].map(|of| height(of.live.peak));
+    let (step, Walked { live, in_flight, course }) =
         if steady_peak < first_peak { (StepKind::First, one) } else { (StepKind::Steady, other) };
-    let in_flight = highest.in_flight;
-    StageSummary { stage, first_peak, steady_peak, step, highest: highest.live, in_flight }
+    let course = course.into_iter().map(height).collect();
+    StageSummary { stage, first_peak, steady_peak, step, highest: live, in_flight, course }
 }

@@ -14,13 +14,18 @@ pub(super) struct Turn {
 }
 
 /// The highest point of a step.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Walked {
     /// From the beginning of the process to the step's end.
     pub(super) live: Swell,
     /// Forwards whose backward has not ended at the highest point.
     pub(super) in_flight: u64,
+    /// Highest bytes in each turn, or in several together.
+    pub(super) course: Vec<i64>,
 }
+
+/// Points of a course: more than a small chart shows.
+const POINTS: usize = 96;
 
 /// The schedule as it was run.
 pub(super) fn as_run(step: &Step) -> Vec<Turn> {
@@ -69,12 +74,19 @@ pub(super) fn walk(before: Swell, step: &Step, turns: &[Turn]) -> Walked {
     let mut live = before.total();
     let mut peak = before.peak;
     let (mut in_flight, mut waiting, mut at) = (0, 0, None);
+    let together = turns.len().div_ceil(POINTS).max(1);
+    let mut course = Vec::with_capacity(POINTS);
     for (index, turn) in turns.iter().enumerate() {
         let stretch = &step.0[turn.like];
         in_flight += u64::from(stretch.is(SlotKind::Forward));
         if peak < live + stretch.swell.peak {
             peak = live + stretch.swell.peak;
             (at, waiting) = (Some(index), in_flight);
+        }
+        let high = live + stretch.swell.peak;
+        match course.last_mut().filter(|_| !index.is_multiple_of(together)) {
+            Some(last) => *last = high.max(*last),
+            None => course.push(high),
         }
         live += stretch.swell.total();
         in_flight -= u64::from(stretch.is(SlotKind::Backward));
@@ -89,7 +101,7 @@ pub(super) fn walk(before: Swell, step: &Step, turns: &[Turn]) -> Walked {
     } else {
         walked = sum(walked, step, turns);
     }
-    Walked { live: walked, in_flight: waiting }
+    Walked { live: walked, in_flight: waiting, course }
 }
 
 /// What these turns leave behind, added; none of them is the highest.

@@ -160,6 +160,9 @@ pub struct RankReport {
     pub what: String,
     /// Bytes by category there, largest first.
     pub categories: Vec<CategoryBytes>,
+    /// Highest bytes in each forward, backward and update of that step, in the order of the stage's
+    /// schedule; of a long schedule, of several together.
+    pub course_bytes: Vec<Bytes>,
 }
 
 /// What sets the limit.
