@@ -21,8 +21,14 @@ pub(crate) enum FieldName {
     Model,
     Gpu,
     Count,
+    Framework,
     DataParallel,
     TensorParallel,
+    SequenceParallel,
+    PipelineParallel,
+    VirtualStages,
+    ContextParallel,
+    ExpertParallel,
     ReshardAfterForward,
     MixedPrecision,
     ReduceDtype,
@@ -61,12 +67,18 @@ pub(crate) enum FieldName {
 
 impl FieldName {
     /// All fields, in the form's order.
-    pub(crate) const ALL: [Self; 39] = [
+    pub(crate) const ALL: [Self; 45] = [
         Self::Model,
         Self::Gpu,
         Self::Count,
+        Self::Framework,
         Self::DataParallel,
         Self::TensorParallel,
+        Self::SequenceParallel,
+        Self::PipelineParallel,
+        Self::VirtualStages,
+        Self::ContextParallel,
+        Self::ExpertParallel,
         Self::ReshardAfterForward,
         Self::MixedPrecision,
         Self::ReduceDtype,
@@ -111,6 +123,12 @@ impl FieldName {
             Self::Count => "hardware.count",
             Self::DataParallel => "parallel.data",
             Self::TensorParallel => "parallel.tensor",
+            Self::Framework => "stack.framework",
+            Self::PipelineParallel => "parallel.pipeline",
+            Self::VirtualStages => "parallel.virtual_stages",
+            Self::SequenceParallel => "parallel.sequence",
+            Self::ContextParallel => "parallel.context",
+            Self::ExpertParallel => "parallel.expert",
             Self::ReshardAfterForward => "parallel.fsdp.reshard_after_forward",
             Self::MixedPrecision => "parallel.fsdp.mixed_precision",
             Self::ReduceDtype => "parallel.fsdp.reduce_dtype",
@@ -156,6 +174,12 @@ impl FieldName {
             Self::Count => "f-count",
             Self::DataParallel => "f-data-parallel",
             Self::TensorParallel => "f-tensor-parallel",
+            Self::Framework => "f-framework",
+            Self::PipelineParallel => "f-pipeline-parallel",
+            Self::VirtualStages => "f-virtual-stages",
+            Self::SequenceParallel => "f-sequence-parallel",
+            Self::ContextParallel => "f-context-parallel",
+            Self::ExpertParallel => "f-expert-parallel",
             Self::ReshardAfterForward => "f-reshard",
             Self::MixedPrecision => "f-mixed-precision",
             Self::ReduceDtype => "f-reduce-dtype",
@@ -201,6 +225,12 @@ impl FieldName {
             Self::Count => "number nodes world size several parallel fsdp ddp",
             Self::DataParallel => "fsdp fsdp2 ddp fully_shard distributed zero shard replicas",
             Self::TensorParallel => "tp parallelize_module degree",
+            Self::Framework => "transformers megatron megatron-core nemo 3d",
+            Self::PipelineParallel => "pp stages 1f1b",
+            Self::VirtualStages => "interleaved vpp vp chunks",
+            Self::SequenceParallel => "sp",
+            Self::ContextParallel => "cp ring long context",
+            Self::ExpertParallel => "ep moe all-to-all",
             Self::ReshardAfterForward => "fully_shard zero-2 zero-3",
             Self::MixedPrecision => "mixedprecisionpolicy param_dtype bf16",
             Self::ReduceDtype => "mixedprecisionpolicy reduce-scatter all-reduce",
@@ -246,6 +276,7 @@ impl FieldName {
             Self::Model => matches!(path, "model" | "model.id" | "model.kind" | "model.config"),
             Self::AllocConf => path.starts_with(Self::AllocConf.path()),
             Self::DataParallel => matches!(path, "parallel" | "parallel.data"),
+            Self::PipelineParallel => matches!(path, "parallel.pipeline" | "parallel.stage"),
             Self::Adapter => matches!(
                 path,
                 "adapter"
@@ -301,7 +332,7 @@ mod tests {
         for field in FieldName::ALL {
             assert!(!is_homeless(field.path(), &[], &[]), "{field:?}");
         }
-        assert!(is_homeless("parallel.pipeline", &[], &[]));
+        assert!(is_homeless("parallel.zero.bucket_elements", &[], &[]));
         assert!(is_homeless("parallel.tensor", &[], &[FieldName::TensorParallel]));
         assert!(is_homeless("", &[], &[]));
         assert!(is_homeless("model.config.hidden_size", &[], &[]));

@@ -58,6 +58,7 @@ fn sentence(report: &Report, words: &Words, unit: Unit) -> String {
         phase: (words.in_phase)(verdict.phase),
         step: (words.step)(verdict.step),
         by_cap: verdict.limited_by == LimitedBy::ProcessCap,
+        stage: verdict.stage,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use simulator::wire::parallel::{DataParallel, ReduceDtype};
-use simulator::wire::scenario::Scenario;
+use simulator::wire::scenario::{Framework, Scenario};
 
 use super::access::{Access, COUNT, MEBIBYTES};
 use super::choice_field::{Name, SegmentField, SwitchField, place};
@@ -10,7 +10,37 @@ use super::number::{Boxed, NumberField};
 use super::settle;
 use super::shell::folded;
 use crate::applies::replicas;
+use crate::erased::part;
 use crate::field::FieldName;
+use crate::state::Choice;
+
+const FRAMEWORK: Access<usize> = Access {
+    field: FieldName::Framework,
+    get: |scenario| place(&FRAMEWORKS, &scenario.stack.framework),
+    set: |scenario: &mut Scenario, index| settle::set_framework(scenario, FRAMEWORKS[index]),
+};
+
+const FRAMEWORKS: [Framework; 2] = [Framework::Transformers, Framework::MegatronCore];
+
+const FRAMEWORK_NAMES: [Name; 2] = [|_| "transformers", |_| "Megatron-core"];
+
+const MEGATRON_SHARING: Access<usize> = Access {
+    field: FieldName::DataParallel,
+    get: |scenario| match scenario.parallel.data {
+        Some(data) => {
+            MEGATRON_SHARINGS.iter().position(|other| *other == data).unwrap_or(usize::MAX)
+        }
+        None => usize::MAX,
+    },
+    set: |scenario: &mut Scenario, index| {
+        scenario.parallel.data = MEGATRON_SHARINGS.get(index).copied();
+    },
+};
+
+const MEGATRON_SHARINGS: [DataParallel; 2] =
+    [DataParallel::Ddp, DataParallel::DistributedOptimizer];
+
+const MEGATRON_SHARING_NAMES: [Name; 2] = [|_| "DDP", |choices| choices.distributed_optimizer];
 
 const SHARING: Access<usize> = Access {
     field: FieldName::DataParallel,
@@ -33,6 +63,36 @@ const TENSOR: Access<u64> = Access {
     field: FieldName::TensorParallel,
     get: |scenario| scenario.parallel.tensor,
     set: settle::set_tensor,
+};
+
+const SEQUENCE: Access<bool> = Access {
+    field: FieldName::SequenceParallel,
+    get: |scenario| scenario.parallel.sequence,
+    set: |scenario: &mut Scenario, on| scenario.parallel.sequence = on,
+};
+
+const PIPELINE: Access<u64> = Access {
+    field: FieldName::PipelineParallel,
+    get: |scenario| scenario.parallel.pipeline,
+    set: settle::set_pipeline,
+};
+
+const VIRTUAL_STAGES: Access<u64> = Access {
+    field: FieldName::VirtualStages,
+    get: |scenario| scenario.parallel.virtual_stages,
+    set: |scenario: &mut Scenario, count| scenario.parallel.virtual_stages = count,
+};
+
+const CONTEXT: Access<u64> = Access {
+    field: FieldName::ContextParallel,
+    get: |scenario| scenario.parallel.context,
+    set: settle::set_context,
+};
+
+const EXPERT: Access<u64> = Access {
+    field: FieldName::ExpertParallel,
+    get: |scenario| scenario.parallel.expert,
+    set: |scenario: &mut Scenario, ranks| scenario.parallel.expert = ranks,
 };
 
 const RESHARD: Access<bool> = Access {
@@ -87,8 +147,8 @@ const BUCKET_CAP: Access<u64> = Access {
 /// The layout over several GPUs.
 #[component]
 pub(super) fn ParallelFields() -> impl IntoView {
-    let sharing = || view! { <SegmentField access=SHARING names=&SHARING_NAMES /> }.into_any();
-    let tensor = || view! { <NumberField boxed=Boxed::new(TENSOR, COUNT) /> }.into_any();
+    let frameworks =
+        || view! { <SegmentField access=FRAMEWORK names=&FRAMEWORK_NAMES /> }.into_any();
     let fsdp = || {
         view! {
             <SwitchField access=RESHARD />
@@ -100,11 +160,41 @@ pub(super) fn ParallelFields() -> impl IntoView {
     };
     let ddp = || view! { <SwitchField access=BUCKET_VIEW /> }.into_any();
     view! {
+        {folded(FieldName::Framework, frameworks)}
+        {folded(FieldName::TensorParallel, || number(TENSOR))}
+        {folded(FieldName::SequenceParallel, || switch(SEQUENCE))}
+        {folded(FieldName::PipelineParallel, || number(PIPELINE))}
+        {folded(FieldName::VirtualStages, || number(VIRTUAL_STAGES))}
+        {folded(FieldName::ContextParallel, || number(CONTEXT))}
+        {folded(FieldName::ExpertParallel, || number(EXPERT))}
         {folded(FieldName::DataParallel, sharing)}
         {folded(FieldName::ReshardAfterForward, fsdp)}
         {folded(FieldName::BucketView, ddp)}
-        {folded(FieldName::TensorParallel, tensor)}
     }
+}
+
+fn number(access: Access<u64>) -> AnyView {
+    view! { <NumberField boxed=Boxed::new(access, COUNT) /> }.into_any()
+}
+
+fn switch(access: Access<bool>) -> AnyView {
+    view! { <SwitchField access /> }.into_any()
+}
+
+/// How replicas share: each framework has ways of its own.
+fn sharing() -> AnyView {
+    let choice = expect_context::<Choice>();
+    let framework = Memo::new(move |_| choice.scenario.with(|now| now.stack.framework));
+    part(move || match framework.get() {
+        Framework::Transformers => {
+            view! { <SegmentField access=SHARING names=&SHARING_NAMES /> }.into_any()
+        }
+        Framework::MegatronCore => {
+            let (access, names) = (MEGATRON_SHARING, &MEGATRON_SHARING_NAMES);
+            view! { <SegmentField access names /> }.into_any()
+        }
+    })
+    .into_any()
 }
 
 /// What few people need of it.

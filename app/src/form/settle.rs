@@ -1,8 +1,10 @@
 //! What a choice brings with it in the same step, so that no other field breaks a rule meanwhile.
 
 use simulator::wire::Scenario;
-use simulator::wire::parallel::DataParallel;
-use simulator::wire::scenario::{Adapter, AdapterKind, BaseFormat, Checkpointing, Model};
+use simulator::wire::parallel::{DataParallel, Parallel};
+use simulator::wire::scenario::{
+    Adapter, AdapterKind, BaseFormat, Checkpointing, Framework, Model, Optimizer, Precision, Stack,
+};
 
 use crate::applies::replicas;
 use crate::engine;
@@ -25,6 +27,9 @@ const USUAL_TARGETS: [&str; 9] =
 pub(super) fn set_model(scenario: &mut Scenario, model: Model) {
     scenario.model = model;
     let Some(shape) = engine::shape(&scenario.model) else { return };
+    if !shape.megatron && scenario.stack.framework == Framework::MegatronCore {
+        set_framework(scenario, Framework::Transformers);
+    }
     let workload = &mut scenario.workload;
     if shape.images {
         workload.seq_len = 0;
@@ -54,18 +59,74 @@ pub(super) fn set_model(scenario: &mut Scenario, model: Model) {
 
 /// Sets the number of GPUs, and how they share the work.
 pub(super) fn set_count(scenario: &mut Scenario, count: u64) {
+    let megatron = scenario.stack.framework == Framework::MegatronCore;
     let tensor = &mut scenario.parallel.tensor;
-    if count <= 1 || *tensor == scenario.hardware.count {
+    if !megatron && (count <= 1 || *tensor == scenario.hardware.count) {
         // All of them shared each product, and still do.
         *tensor = if *tensor == 1 { 1 } else { count.max(1) };
+    }
+    if megatron && count <= 1 {
+        scenario.parallel =
+            Parallel { fsdp: scenario.parallel.fsdp.clone(), ..Parallel::default() };
     }
     scenario.hardware.count = count;
     share(scenario);
 }
 
-/// Sets how many ranks share each product.
+/// Sets how many ranks share each product; in Megatron-core they usually share the sequence, too.
 pub(super) fn set_tensor(scenario: &mut Scenario, tensor: u64) {
+    let before = scenario.parallel.tensor;
     scenario.parallel.tensor = tensor;
+    if tensor <= 1 {
+        scenario.parallel.sequence = false;
+    } else if before <= 1 && scenario.stack.framework == Framework::MegatronCore {
+        scenario.parallel.sequence = true;
+    }
+    share(scenario);
+}
+
+/// Sets the stages. The shown one is one of them, and a lone one is not dealt further.
+pub(super) fn set_pipeline(scenario: &mut Scenario, stages: u64) {
+    let parallel = &mut scenario.parallel;
+    parallel.pipeline = stages;
+    parallel.stage = parallel.stage.min(stages.saturating_sub(1));
+    if stages <= 1 {
+        parallel.virtual_stages = 1;
+    }
+    share(scenario);
+}
+
+/// Sets how many ranks share each sequence.
+pub(super) fn set_context(scenario: &mut Scenario, ranks: u64) {
+    scenario.parallel.context = ranks;
+    share(scenario);
+}
+
+/// Sets the framework. What the other one alone has is left out.
+pub(super) fn set_framework(scenario: &mut Scenario, framework: Framework) {
+    scenario.stack.framework = framework;
+    match framework {
+        Framework::MegatronCore => {
+            let clip_grad_norm = scenario.optimizer.clip_grad_norm;
+            scenario.optimizer = Optimizer { clip_grad_norm, ..Optimizer::default() };
+            scenario.precision = Precision::Bf16;
+            scenario.adapter = None;
+            let alloc_conf = core::mem::take(&mut scenario.stack.alloc_conf);
+            scenario.stack = Stack { framework, alloc_conf, ..Stack::default() };
+            scenario.parallel.sequence = 1 < scenario.parallel.tensor;
+        }
+        Framework::Transformers => {
+            if scenario.checkpointing == Checkpointing::Selective {
+                scenario.checkpointing = Checkpointing::None;
+            }
+            let Parallel { tensor, .. } = scenario.parallel;
+            scenario.parallel = Parallel::default();
+            if tensor == scenario.hardware.count {
+                scenario.parallel.tensor = tensor;
+            }
+        }
+    }
+    scenario.parallel.data = None;
     share(scenario);
 }
 
@@ -80,6 +141,9 @@ fn share(scenario: &mut Scenario) {
 
 /// FSDP2, unless it breaks a rule that DDP keeps.
 fn usual_sharing(scenario: &Scenario) -> DataParallel {
+    if scenario.stack.framework == Framework::MegatronCore {
+        return DataParallel::DistributedOptimizer;
+    }
     let faults = |data| {
         let mut tried = scenario.clone();
         tried.parallel.data = Some(data);
@@ -94,8 +158,11 @@ fn usual_sharing(scenario: &Scenario) -> DataParallel {
 
 /// What a mend of a field brings with it.
 pub(super) fn after_mend(scenario: &mut Scenario, path: &str) {
-    if matches!(path, "hardware.count" | "parallel.tensor") {
-        share(scenario);
+    match path {
+        "parallel.pipeline" => set_pipeline(scenario, scenario.parallel.pipeline),
+        "stack.framework" => set_framework(scenario, scenario.stack.framework),
+        "hardware.count" | "parallel.tensor" | "parallel.context" => share(scenario),
+        _ => {}
     }
 }
 
@@ -189,6 +256,28 @@ mod tests {
         set_tensor(&mut plan, 4);
         set_count(&mut plan, 1);
         assert_eq!(plan, scenario());
+    }
+
+    #[test]
+    fn megatron_has_stages_and_transformers_none() {
+        let mut plan = scenario();
+        set_count(&mut plan, 32);
+        set_framework(&mut plan, Framework::MegatronCore);
+        set_tensor(&mut plan, 2);
+        set_pipeline(&mut plan, 4);
+        plan.parallel.stage = 3;
+        assert_eq!(engine::fault_count(&plan), 0);
+        assert!(plan.parallel.sequence);
+        set_pipeline(&mut plan, 2);
+        assert_eq!(plan.parallel.stage, 1);
+        assert_eq!(engine::fault_count(&plan), 0);
+        set_framework(&mut plan, Framework::Transformers);
+        assert_eq!(engine::fault_count(&plan), 0);
+        set_count(&mut plan, 1);
+        assert_eq!(plan, scenario());
+        set_framework(&mut plan, Framework::MegatronCore);
+        set_model(&mut plan, catalog("bert-base-uncased"));
+        assert_eq!(plan.stack.framework, Framework::Transformers);
     }
 
     #[test]

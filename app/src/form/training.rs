@@ -2,7 +2,7 @@
 
 use leptos::prelude::*;
 use simulator::wire::scenario::{
-    Attention, Checkpointing, Implementation, Loss, OptimizerName, Precision, Scenario,
+    Attention, Checkpointing, Framework, Implementation, Loss, OptimizerName, Precision, Scenario,
 };
 
 use super::More;
@@ -12,8 +12,9 @@ use super::choice_field::{Name, SegmentField, SelectField, SwitchField, place};
 use super::number::{Boxed, NumberField, SliderField};
 use super::scale::Scale;
 use super::shell::folded;
+use crate::erased::part;
 use crate::field::FieldName;
-use crate::state::Settings;
+use crate::state::{Choice, Settings};
 
 const MICRO_BATCH: Access<u64> = Access {
     field: FieldName::MicroBatch,
@@ -201,15 +202,31 @@ const CHECKPOINTING: Access<usize> = Access {
     set: |scenario: &mut Scenario, index| scenario.checkpointing = CHECKPOINTINGS[index],
 };
 
-const CHECKPOINTINGS: [Checkpointing; 2] = [Checkpointing::None, Checkpointing::Full];
+const CHECKPOINTINGS: [Checkpointing; 3] =
+    [Checkpointing::None, Checkpointing::Full, Checkpointing::Selective];
 
-const CHECKPOINTING_NAMES: [Name; 2] =
-    [|choices| choices.checkpoint_none, |choices| choices.checkpoint_full];
+/// The last is Megatron-core's alone.
+const CHECKPOINTING_NAMES: [Name; 3] = [
+    |choices| choices.checkpoint_none,
+    |choices| choices.checkpoint_full,
+    |choices| choices.checkpoint_selective,
+];
 
 /// What is computed twice to save memory.
 #[component]
 pub(super) fn SavingsFields() -> impl IntoView {
-    view! { <SegmentField access=CHECKPOINTING names=&CHECKPOINTING_NAMES /> }
+    let choice = expect_context::<Choice>();
+    let with_selective = Memo::new(move |_| {
+        choice.scenario.with(|now| {
+            now.stack.framework == Framework::MegatronCore
+                || now.checkpointing == Checkpointing::Selective
+        })
+    });
+    part(move || {
+        let names: &'static [Name] = &CHECKPOINTING_NAMES;
+        let names = if with_selective.get() { names } else { &names[..2] };
+        view! { <SegmentField access=CHECKPOINTING names /> }.into_any()
+    })
 }
 
 const ATTENTION: Access<usize> = Access {

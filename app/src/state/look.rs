@@ -11,14 +11,15 @@ pub(crate) enum Tab {
     #[default]
     Cursor,
     Peak,
+    Ranks,
     Time,
     Allocator,
     Why,
 }
 
 impl Tab {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Cursor, Self::Peak, Self::Time, Self::Allocator, Self::Why];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Cursor, Self::Peak, Self::Ranks, Self::Time, Self::Allocator, Self::Why];
 
     /// The tab of a word.
     pub(crate) fn from_word(word: &str) -> Option<Self> {
@@ -30,6 +31,7 @@ impl Tab {
         match self {
             Self::Cursor => "cursor",
             Self::Peak => "peak",
+            Self::Ranks => "ranks",
             Self::Time => "time",
             Self::Allocator => "allocator",
             Self::Why => "why",

@@ -3,6 +3,7 @@
 mod allocator;
 mod cursor;
 mod peak;
+mod ranks;
 mod time;
 mod why;
 
@@ -57,6 +58,7 @@ pub(crate) fn Tabs() -> impl IntoView {
     let panel = part(move || match look.tab.get() {
         Tab::Cursor => view! { <cursor::CursorTab /> }.into_any(),
         Tab::Peak => view! { <peak::PeakTab /> }.into_any(),
+        Tab::Ranks => view! { <ranks::RanksTab /> }.into_any(),
         Tab::Time => view! { <time::TimeTab /> }.into_any(),
         Tab::Allocator => view! { <allocator::AllocatorTab /> }.into_any(),
         Tab::Why => view! { <why::WhyTab /> }.into_any(),

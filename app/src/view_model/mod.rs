@@ -3,4 +3,5 @@
 pub(crate) mod allocator;
 pub(crate) mod live;
 pub(crate) mod peak;
+pub(crate) mod ranks;
 pub(crate) mod verdict;

@@ -37,6 +37,7 @@ mod tests {
 
     fn verdict(peak: u64, band: u64, limit: u64) -> Verdict {
         Verdict {
+            stage: None,
             outcome: Outcome::Fits,
             device_peak_bytes: Bytes::from_gib(peak),
             limit_bytes: Bytes::from_gib(limit),

@@ -4,8 +4,8 @@ use simulator::wire::report::{Outcome, StepKind, TimeMode};
 use simulator::wire::timeline::{Category, PhaseKind};
 
 use super::{
-    Choices, FieldWords, Form, Help, OomSentence, Sentence, Share, Shell, SpeedSentence, Tables,
-    VerdictWords, Words,
+    Choices, FieldWords, Form, Help, OomSentence, RankWords, Sentence, Share, Shell, SpeedSentence,
+    Tables, VerdictWords, Words,
 };
 use crate::field::{FieldName, FieldsetName};
 use crate::state::Tab;
@@ -16,6 +16,7 @@ pub(crate) const EN: Words = Words {
     form: FORM,
     verdict: VERDICT,
     tables: TABLES,
+    ranks: RANKS,
     help: HELP,
     share: SHARE,
     category,
@@ -115,6 +116,8 @@ const FORM: Form = Form {
         looped: "loop",
         checkpoint_none: "keep all",
         checkpoint_full: "every layer",
+        checkpoint_selective: "core attention",
+        distributed_optimizer: "distributed optimizer",
         sdpa: "SDPA",
         eager: "eager",
         loss_5: "transformers 5: fp32 copy of the logits",
@@ -161,15 +164,16 @@ const VERDICT: VerdictWords = VerdictWords {
 fn sentence(s: &Sentence<'_>) -> String {
     let Sentence { peak, limit, band, margin, unit, phase, step, .. } = s;
     let cap = if s.by_cap { " that the process may use" } else { "" };
+    let on = s.stage.map_or_else(String::new, |stage| format!(" on stage {stage}"));
     match s.outcome {
         Outcome::Fits => format!(
-            "{peak} of {limit} {unit}{cap} at the peak (± {band}), in {phase} of the {step}. {margin} {unit} free."
+            "{peak} of {limit} {unit}{cap} at the peak (± {band}), in {phase} of the {step}{on}. {margin} {unit} free."
         ),
         Outcome::TooClose => format!(
-            "{peak} of {limit} {unit}{cap} at the peak, in {phase} of the {step}; the error band of ± {band} {unit} crosses the limit."
+            "{peak} of {limit} {unit}{cap} at the peak, in {phase} of the {step}{on}; the error band of ± {band} {unit} crosses the limit."
         ),
         Outcome::DoesNotFit => format!(
-            "{peak} {unit} at the peak (± {band}), in {phase} of the {step}: {margin} {unit} more than the {limit}{cap}."
+            "{peak} {unit} at the peak (± {band}), in {phase} of the {step}{on}: {margin} {unit} more than the {limit}{cap}."
         ),
     }
 }
@@ -241,6 +245,34 @@ const TABLES: Tables = Tables {
     no_figures: "No figures were given for this answer.",
     empty: "Nothing matches.",
 };
+
+const RANKS: RankWords = RankWords {
+    stage: |stage| format!("Stage {stage}"),
+    highest: "highest",
+    highest_is: |s| {
+        format!(
+            "Stage {} of {} is the highest: {} allocated in {} of micro-batch {} of the {}, at {}. {}.",
+            s.stage,
+            s.stages,
+            s.size,
+            s.phase,
+            s.micro_batch + 1,
+            s.step,
+            s.what,
+            in_flight(s.in_flight)
+        )
+    },
+    in_flight,
+    none: "Every GPU of this job holds as much as the one that is shown. The stages of a pipeline \
+           (Megatron-core) differ, and are shown here side by side.",
+};
+
+fn in_flight(forwards: u64) -> String {
+    match forwards {
+        1 => "1 forward in flight".to_owned(),
+        forwards => format!("{forwards} forwards in flight"),
+    }
+}
 
 const HELP: Help = Help {
     title: "Keys",
@@ -339,6 +371,7 @@ const fn tab(tab: Tab) -> &'static str {
     match tab {
         Tab::Cursor => "At the cursor",
         Tab::Peak => "Peak",
+        Tab::Ranks => "Ranks",
         Tab::Time => "Time",
         Tab::Allocator => "Allocator",
         Tab::Why => "Why this number",
@@ -363,8 +396,14 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Model => ("Model", "A class of transformers with the shape of its config.json."),
         FieldName::Gpu => ("GPU", "Memory as the driver shows it."),
         FieldName::Count => ("GPUs", "Of the whole job. One of them is simulated."),
-        FieldName::DataParallel
+        FieldName::Framework
+        | FieldName::DataParallel
         | FieldName::TensorParallel
+        | FieldName::SequenceParallel
+        | FieldName::PipelineParallel
+        | FieldName::VirtualStages
+        | FieldName::ContextParallel
+        | FieldName::ExpertParallel
         | FieldName::ReshardAfterForward
         | FieldName::MixedPrecision
         | FieldName::ReduceDtype
@@ -457,8 +496,29 @@ const fn parallel_field(name: FieldName) -> (&'static str, &'static str) {
     match name {
         FieldName::TensorParallel => (
             "Tensor parallelism",
-            "GPUs that share each matrix product (parallelize_module): 1 or, for now, all of them.",
+            "GPUs that share each matrix product. With transformers (parallelize_module): 1 or, for now, all of them.",
         ),
+        FieldName::Framework => (
+            "Framework",
+            "Megatron-core trains the same shape with its own layers, and has pipelines.",
+        ),
+        FieldName::SequenceParallel => (
+            "Sequence parallelism",
+            "Between the products, the tensor-parallel GPUs share the sequence, too.",
+        ),
+        FieldName::PipelineParallel => {
+            ("Pipeline stages", "The layers are dealt to so many GPUs, which run 1F1B.")
+        }
+        FieldName::VirtualStages => (
+            "Virtual stages",
+            "Parts of a stage that lie between other stages: the interleaved schedule.",
+        ),
+        FieldName::ContextParallel => {
+            ("Context parallelism", "GPUs that share each sequence, attention included.")
+        }
+        FieldName::ExpertParallel => {
+            ("Expert parallelism", "Replicas that share the experts of a layer.")
+        }
         FieldName::ReshardAfterForward => (
             "Reshard after forward",
             "reshard_after_forward: a layer's whole weights go after its forward and are gathered again in backward.",

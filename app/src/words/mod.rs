@@ -22,6 +22,7 @@ pub(crate) struct Words {
     pub form: Form,
     pub verdict: VerdictWords,
     pub tables: Tables,
+    pub ranks: RankWords,
     pub help: Help,
     pub share: Share,
     pub category: fn(Category) -> &'static str,
@@ -124,6 +125,8 @@ pub(crate) struct Choices {
     pub looped: &'static str,
     pub checkpoint_none: &'static str,
     pub checkpoint_full: &'static str,
+    pub checkpoint_selective: &'static str,
+    pub distributed_optimizer: &'static str,
     pub sdpa: &'static str,
     pub eager: &'static str,
     pub loss_5: &'static str,
@@ -166,6 +169,8 @@ pub(crate) struct Sentence<'a> {
     pub phase: &'a str,
     pub step: &'a str,
     pub by_cap: bool,
+    /// The pipeline stage that it is about.
+    pub stage: Option<u64>,
 }
 
 /// The request that failed.
@@ -248,6 +253,27 @@ pub(crate) struct Tables {
     pub micro_batch: fn(u32) -> String,
     pub no_figures: &'static str,
     pub empty: &'static str,
+}
+
+/// The pipeline's stages.
+pub(crate) struct RankWords {
+    pub stage: fn(u64) -> String,
+    pub highest: &'static str,
+    pub highest_is: fn(&StageSentence<'_>) -> String,
+    pub in_flight: fn(u64) -> String,
+    pub none: &'static str,
+}
+
+/// The highest point of the highest stage.
+pub(crate) struct StageSentence<'a> {
+    pub stage: u64,
+    pub stages: usize,
+    pub size: &'a str,
+    pub phase: &'a str,
+    pub micro_batch: u32,
+    pub step: &'a str,
+    pub what: &'a str,
+    pub in_flight: u64,
 }
 
 /// The key help.

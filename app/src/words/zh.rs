@@ -5,8 +5,8 @@ use simulator::wire::timeline::{Category, PhaseKind};
 
 use super::zh_faults::{fault, note};
 use super::{
-    Choices, FieldWords, Form, Help, OomSentence, Sentence, Share, Shell, SpeedSentence, Tables,
-    VerdictWords, Words,
+    Choices, FieldWords, Form, Help, OomSentence, RankWords, Sentence, Share, Shell, SpeedSentence,
+    Tables, VerdictWords, Words,
 };
 use crate::field::{FieldName, FieldsetName};
 use crate::state::Tab;
@@ -17,6 +17,7 @@ pub(crate) const ZH: Words = Words {
     form: FORM,
     verdict: VERDICT,
     tables: TABLES,
+    ranks: RANKS,
     help: HELP,
     share: SHARE,
     category,
@@ -106,6 +107,8 @@ const FORM: Form = Form {
         looped: "逐个参数",
         checkpoint_none: "全部保留",
         checkpoint_full: "逐层重计算",
+        checkpoint_selective: "仅核心注意力",
+        distributed_optimizer: "分布式优化器",
         sdpa: "SDPA",
         eager: "eager",
         loss_5: "transformers 5：logits 转 fp32",
@@ -147,15 +150,16 @@ const VERDICT: VerdictWords = VerdictWords {
 fn sentence(s: &Sentence<'_>) -> String {
     let Sentence { peak, limit, band, margin, unit, phase, step, .. } = s;
     let whole = if s.by_cap { "进程上限" } else { "显存" };
+    let on = s.stage.map_or_else(String::new, |stage| format!("流水线第 {stage} 级"));
     match s.outcome {
         Outcome::Fits => format!(
-            "峰值 {peak} {unit}（± {band}），{whole} {limit} {unit}，出现在{step}的{phase}阶段，还剩 {margin} {unit}。"
+            "峰值 {peak} {unit}（± {band}），{whole} {limit} {unit}，出现在{on}{step}的{phase}阶段，还剩 {margin} {unit}。"
         ),
         Outcome::TooClose => format!(
-            "峰值 {peak} {unit}，{whole} {limit} {unit}，出现在{step}的{phase}阶段；± {band} {unit} 的误差带跨过了上限。"
+            "峰值 {peak} {unit}，{whole} {limit} {unit}，出现在{on}{step}的{phase}阶段；± {band} {unit} 的误差带跨过了上限。"
         ),
         Outcome::DoesNotFit => format!(
-            "峰值 {peak} {unit}（± {band}），出现在{step}的{phase}阶段，比{whole} {limit} {unit} 多出 {margin} {unit}。"
+            "峰值 {peak} {unit}（± {band}），出现在{on}{step}的{phase}阶段，比{whole} {limit} {unit} 多出 {margin} {unit}。"
         ),
     }
 }
@@ -224,6 +228,26 @@ const TABLES: Tables = Tables {
     micro_batch: |n| format!("微批 {}", n + 1),
     no_figures: "该结果没有附带公式。",
     empty: "没有匹配项。",
+};
+
+const RANKS: RankWords = RankWords {
+    stage: |stage| format!("第 {stage} 级"),
+    highest: "最高",
+    highest_is: |s| {
+        format!(
+            "共 {} 级，第 {} 级最高：已分配 {}，出现在{}第 {} 个微批的{}阶段，位于 {}，{} 个前向尚未反向。",
+            s.stages,
+            s.stage,
+            s.size,
+            s.step,
+            s.micro_batch + 1,
+            s.phase,
+            s.what,
+            s.in_flight
+        )
+    },
+    in_flight: |forwards| format!("{forwards} 个前向在途"),
+    none: "该任务的每张 GPU 占用相同。流水线（Megatron-core）的各级占用不同，会在这里并排显示。",
 };
 
 const HELP: Help = Help {
@@ -311,6 +335,7 @@ const fn tab(tab: Tab) -> &'static str {
     match tab {
         Tab::Cursor => "光标处",
         Tab::Peak => "峰值",
+        Tab::Ranks => "各级",
         Tab::Time => "时间",
         Tab::Allocator => "缓存分配器",
         Tab::Why => "数值由来",
@@ -335,8 +360,14 @@ fn field(name: FieldName) -> FieldWords {
         FieldName::Model => ("模型", "transformers 的模型类，结构取自 config.json。"),
         FieldName::Gpu => ("GPU", "容量以驱动显示为准。"),
         FieldName::Count => ("GPU 数量", "整个任务使用的 GPU 数，模拟其中一张。"),
-        FieldName::DataParallel
+        FieldName::Framework
+        | FieldName::DataParallel
         | FieldName::TensorParallel
+        | FieldName::SequenceParallel
+        | FieldName::PipelineParallel
+        | FieldName::VirtualStages
+        | FieldName::ContextParallel
+        | FieldName::ExpertParallel
         | FieldName::ReshardAfterForward
         | FieldName::MixedPrecision
         | FieldName::ReduceDtype
@@ -407,9 +438,20 @@ const fn stack_field(name: FieldName) -> (&'static str, &'static str) {
 /// 多卡如何分工。
 const fn parallel_field(name: FieldName) -> (&'static str, &'static str) {
     match name {
-        FieldName::TensorParallel => {
-            ("张量并行", "共同完成每个矩阵乘的 GPU 数（parallelize_module）：目前只能是 1 或全部。")
+        FieldName::TensorParallel => (
+            "张量并行",
+            "共同完成每个矩阵乘的 GPU 数；用 transformers（parallelize_module）时目前只能是 1 或全部。",
+        ),
+        FieldName::Framework => {
+            ("框架", "Megatron-core 以自己的层训练同样结构的模型，并支持流水线。")
         }
+        FieldName::SequenceParallel => ("序列并行", "矩阵乘之间，张量并行的各 GPU 也分担序列。"),
+        FieldName::PipelineParallel => ("流水线级数", "各层分给多少级 GPU，按 1F1B 调度。"),
+        FieldName::VirtualStages => {
+            ("虚拟级数", "每级再分成若干段，与其他级交错（interleaved 调度）。")
+        }
+        FieldName::ContextParallel => ("上下文并行", "共同处理每条序列（含注意力）的 GPU 数。"),
+        FieldName::ExpertParallel => ("专家并行", "分担每层专家的副本数。"),
         FieldName::ReshardAfterForward => {
             ("前向后重新分片", "reshard_after_forward：层的完整权重在前向后释放，反向时重新聚合。")
         }

@@ -8,6 +8,26 @@ use crate::wire::scenario::{
 };
 use crate::wire::{Fault, Faults, Rule};
 
+/// Under Megatron-core a transformers model is what Megatron-core makes of it; `None` when it cannot.
+pub(super) fn translate(
+    scenario: &Scenario,
+    architecture: Architecture,
+    faults: &mut Faults,
+) -> Option<Architecture> {
+    if scenario.stack.framework != Framework::MegatronCore {
+        return Some(architecture);
+    }
+    match MegatronGpt::of(&architecture, &scenario.parallel) {
+        Ok(model) => Some(Architecture::Megatron(model)),
+        Err(reason) => {
+            let path = "stack.framework";
+            let fault = Fault::new(path, Rule::Unsupported, reason);
+            faults.push(fault.arguments([reason.to_owned()]).mend(path, "transformers"));
+            None
+        }
+    }
+}
+
 /// Checks that model, software and choices are of one stack.
 pub(super) fn check_framework(
     scenario: &Scenario,
@@ -26,10 +46,8 @@ pub(super) fn check_framework(
             let message = "this model is Megatron-core's, and the framework is transformers";
             faults.push(Fault::new(path, Rule::Conflict, message).mend(path, "megatron_core"));
         }
-        (_, Framework::MegatronCore) => {
-            let message = "Megatron-core trains a model of the kind `megatron_gpt`";
-            faults.push(Fault::new(path, Rule::Conflict, message).mend(path, "transformers"));
-        }
+        // It could not be translated, which is a fault already.
+        (_, Framework::MegatronCore) => {}
         (_, Framework::Transformers) => {
             if scenario.checkpointing == Checkpointing::Selective {
                 let path = "checkpointing";

@@ -1,9 +1,9 @@
 //! Good starting points for the page and the command line.
 
 use crate::wire::Scenario;
-use crate::wire::parallel::Parallel;
+use crate::wire::parallel::{DataParallel, Parallel};
 use crate::wire::scenario::{
-    Attention, Checkpointing, Hardware, Implementation, Model, Optimizer, Precision,
+    Attention, Checkpointing, Framework, Hardware, Implementation, Model, Optimizer, Precision,
     SCENARIO_VERSION, Stack, Workload,
 };
 
@@ -30,6 +30,16 @@ struct Choice {
     checkpointing: Checkpointing,
     attention: Attention,
     implementation: Implementation,
+    layout: Option<Layout>,
+}
+
+/// Megatron-core over several GPUs, with sequence parallelism and the distributed optimizer.
+#[derive(Clone, Copy)]
+struct Layout {
+    count: u64,
+    tensor: u64,
+    pipeline: u64,
+    micro_batches: u64,
 }
 
 const LLAMA_1B: Choice = Choice {
@@ -43,9 +53,10 @@ const LLAMA_1B: Choice = Choice {
     checkpointing: Checkpointing::None,
     attention: Attention::Sdpa,
     implementation: Implementation::Foreach,
+    layout: None,
 };
 
-const CHOICES: [Choice; 6] = [
+const CHOICES: [Choice; 7] = [
     LLAMA_1B,
     Choice {
         id: "llama-3.1-8b-checkpointed",
@@ -94,6 +105,16 @@ const CHOICES: [Choice; 6] = [
         checkpointing: Checkpointing::Full,
         ..LLAMA_1B
     },
+    Choice {
+        id: "llama-3.1-70b-3d",
+        name: "Llama 3.1 70B on 64 H100: tensor 8 × pipeline 4 in Megatron-core",
+        model: "llama-3.1-70b",
+        gpu: "h100-sxm",
+        micro_batch: 1,
+        seq_len: 8192,
+        layout: Some(Layout { count: 64, tensor: 8, pipeline: 4, micro_batches: 32 }),
+        ..LLAMA_1B
+    },
 ];
 
 /// All presets; the first is the page's default.
@@ -103,30 +124,45 @@ pub fn presets() -> Vec<Preset> {
 
 fn preset(choice: &Choice) -> Preset {
     let optimizer = Optimizer { implementation: choice.implementation, ..Optimizer::default() };
+    let layout = choice.layout.map(Layout::parallel);
+    let framework =
+        if layout.is_some() { Framework::MegatronCore } else { Framework::Transformers };
     let scenario = Scenario {
         version: SCENARIO_VERSION,
         name: None,
         model: Model::Catalog { id: choice.model.to_owned() },
         hardware: Hardware {
             gpu: choice.gpu.to_owned(),
-            count: 1,
+            count: choice.layout.map_or(1, |layout| layout.count),
             already_used_bytes: 0,
             process_cap_bytes: None,
         },
-        parallel: Parallel::default(),
+        parallel: layout.unwrap_or_default(),
         workload: Workload {
             micro_batch: choice.micro_batch,
             seq_len: choice.seq_len,
             target_len: 0,
-            grad_accum: 1,
+            grad_accum: choice.layout.map_or(1, |layout| layout.micro_batches),
         },
         precision: choice.precision,
         optimizer,
         checkpointing: choice.checkpointing,
         adapter: None,
-        stack: Stack { attention: choice.attention, ..Stack::default() },
+        stack: Stack { attention: choice.attention, framework, ..Stack::default() },
     };
     Preset { id: choice.id, name: choice.name, scenario }
+}
+
+impl Layout {
+    fn parallel(self) -> Parallel {
+        Parallel {
+            tensor: self.tensor,
+            sequence: true,
+            pipeline: self.pipeline,
+            data: Some(DataParallel::DistributedOptimizer),
+            ..Parallel::default()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -35,6 +35,10 @@ pub fn validate(scenario: &Scenario, catalog: &Catalog) -> Result<ValidScenario,
         faults.push(Fault::new("version", Rule::Version, message));
     }
     let model = resolve_model(&scenario.model, catalog, &mut faults);
+    let model = model.and_then(|model| {
+        let architecture = super::megatron::translate(scenario, model.architecture, &mut faults)?;
+        Some(ResolvedModel { architecture, ..model })
+    });
     let gpu = resolve_gpu(&scenario.hardware, catalog, &mut faults);
     check_ranges(scenario, &mut faults);
     check_optimizer(scenario, &mut faults);

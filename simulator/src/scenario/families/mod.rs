@@ -27,6 +27,7 @@ macro_rules! alike_layers {
 }
 
 mod bert;
+mod bridge;
 mod defaults;
 mod experts;
 mod falcon;
@@ -63,6 +64,7 @@ pub use vit::Vit;
 use fields::{activation, either, must_divide};
 
 use super::Table;
+use crate::wire::parallel::Parallel as Layout;
 use crate::wire::scenario::Adapter;
 use crate::wire::{Faults, ModelKind};
 
@@ -92,6 +94,20 @@ pub enum Architecture {
 }
 
 impl Architecture {
+    /// Whether its layers have experts.
+    pub const fn has_experts(&self) -> bool {
+        match self {
+            Self::Llama(model) => model.experts.is_some(),
+            Self::Megatron(model) => model.mixture.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether Megatron-core can train it.
+    pub fn runs_in_megatron(&self) -> bool {
+        MegatronGpt::of(self, &Layout::default()).is_ok()
+    }
+
     /// Reads the fields that the class reads; `None` when one is at fault.
     pub(super) fn read(
         kind: ModelKind,
