@@ -5,8 +5,9 @@ use core::time::Duration;
 use leptos::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use simulator::scenario::from_value;
 use simulator::units::Bytes;
-use simulator::wire::api::{ShareRequest, SharedScenario};
+use simulator::wire::api::ShareRequest;
 use simulator::wire::report::StepKind;
 use wasm_bindgen::JsValue;
 
@@ -122,22 +123,22 @@ pub(crate) async fn make_short(link: &Link) -> Result<String, String> {
         view: Some(document(&view).map_err(text)?),
     };
     let body = serde_json::to_string(&body).map_err(text)?;
-    let stored: SharedScenario = http::json("/api/v1/scenarios", Some(&body)).await?;
+    let stored = http::json("/api/v1/scenarios", Some(&body)).await?;
+    let id = stored["id"].as_str().ok_or("the answer has no id")?;
     let origin = dom::window().and_then(|window| window.location().origin().ok());
-    Ok(format!("{}/s/{}", origin.unwrap_or_default(), stored.id))
+    Ok(format!("{}/s/{}", origin.unwrap_or_default(), id))
 }
 
 /// Fetches the plan behind a short link; `None` when the server has none.
 pub(crate) async fn fetch_stored(id: &str) -> Option<Link> {
     let id = js_sys::encode_uri_component(id).as_string()?;
-    let stored =
-        http::json::<SharedScenario>(&format!("/api/v1/scenarios/{id}"), None).await.ok()?;
-    let view = stored.view.and_then(|view| serde_json::to_vec(&view).ok());
+    let stored = http::json(&format!("/api/v1/scenarios/{id}"), None).await.ok()?;
+    let view = serde_json::to_vec(&stored["view"]).ok();
     let view: Option<StoredView> = view.and_then(|view| serde_json::from_slice(&view).ok());
-    let predictions = stored.engine.predictions;
+    let predictions = stored["engine"]["predictions"].as_u64()?;
     let peak = view.as_ref().and_then(|view| view.peak_bytes);
     Some(Link {
-        scenario: stored.scenario,
+        scenario: from_value(&stored["scenario"]).ok()?,
         step: match &view {
             Some(view) if view.is_first_step => StepKind::First,
             _ => StepKind::Steady,

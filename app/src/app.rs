@@ -6,6 +6,7 @@ use leptos::task::spawn_local;
 
 use crate::address::{self, Place};
 use crate::dom;
+use crate::erased::effect;
 use crate::page::Page;
 use crate::state::Settings;
 use crate::url::Link;
@@ -18,7 +19,7 @@ const THEME: &str = "data-theme";
 pub(crate) fn App(spawn: Function) -> impl IntoView {
     let settings = Settings::load();
     provide_context(settings);
-    Effect::new(move || {
+    effect(move || {
         dom::set_root("lang", settings.language().tag());
         dom::set_root(THEME, settings.theme().word());
         dom::set_title(&format!("{} · Tidemark", settings.words().shell.title));

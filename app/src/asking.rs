@@ -8,6 +8,7 @@ use simulator::wire::timeline::Category;
 use simulator::wire::{Report, Timeline};
 
 use crate::engine::Rules;
+use crate::erased::effect;
 use crate::state::{Answer, Answers, Choice, Failure, Look};
 use crate::timeline::TimelineData;
 use crate::worker::Question;
@@ -30,15 +31,11 @@ pub(crate) fn ask(choice: Choice, look: Look, answers: Answers, spawn: Function)
             answers.latest.try_set(Some(Arc::new(answer)));
             performance::answered(inputs);
         }
-        worker::Reply::Faults(faults) => {
-            let text = faults.to_string();
-            answers.failure.try_set(Some(Failure { asked: question.scenario, text }));
-        }
         worker::Reply::Broken(text) => {
             answers.failure.try_set(Some(Failure { asked: question.scenario, text }));
         }
     });
-    Effect::new(move || {
+    effect(move || {
         let scenario = choice.scenario.get();
         if !rules.is_broken() {
             let inputs = performance::open_inputs();

@@ -1,6 +1,7 @@
 //! Changes of a scenario by field path, for mends: the path that a fault names is the path that is set.
 
 use serde_json::{Map, Value};
+use simulator::scenario::from_value;
 use simulator::wire::scenario::{Model, Scenario};
 use simulator::wire::{Mend, ModelCard};
 
@@ -17,7 +18,7 @@ pub(crate) fn apply(scenario: &Scenario, mend: &Mend) -> Option<Scenario> {
         place = place.as_object_mut()?.entry(key).or_insert(Value::Null);
     }
     *place = mend.value.clone();
-    serde_json::from_slice(&serde_json::to_vec(&document).ok()?).ok()
+    from_value(&document).ok()
 }
 
 /// The value that a mend sets, as people write it.

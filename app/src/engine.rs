@@ -10,6 +10,7 @@ use simulator::wire::scenario::Model;
 use simulator::wire::{Fault, Faults, Note, Scenario};
 
 use crate::applies::{Shape, applies};
+use crate::erased::memo;
 use crate::field::{self, FieldName};
 use crate::state::Choice;
 
@@ -105,7 +106,7 @@ impl Rules {
         self,
         pick: impl Fn(&Fault) -> bool + Send + Sync + 'static,
     ) -> Signal<Vec<Fault>> {
-        let picked = Memo::new(move |_| {
+        let picked = memo(move || {
             self.0.with(|checked| checked.faults.iter().filter(|f| pick(f)).cloned().collect())
         });
         picked.into()
@@ -113,7 +114,7 @@ impl Rules {
 
     /// The faults that no field shows, beside the given keys of an inline model.
     pub(crate) fn homeless(self, keys: Memo<&'static [&'static str]>) -> Signal<Vec<Fault>> {
-        let picked = Memo::new(move |_| {
+        let picked = memo(move || {
             let keys = keys.get();
             let homeless = |checked: &Checked| {
                 let faults = checked.faults.iter();
@@ -139,7 +140,7 @@ impl Rules {
 
     /// The notes that a field shows.
     pub(crate) fn notes_at(self, field: FieldName) -> Signal<Vec<Note>> {
-        let picked = Memo::new(move |_| {
+        let picked = memo(move || {
             let notes = |checked: &Checked| {
                 checked.notes.iter().filter(|note| field.owns(&note.path)).cloned().collect()
             };

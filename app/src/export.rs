@@ -7,6 +7,7 @@ use simulator::export::{chrome_trace, csv};
 use simulator::wire::report::StepKind;
 
 use crate::dom;
+use crate::erased::derived;
 use crate::state::{Answer, Answers, Choice, Look, Settings};
 use crate::timeline::export::Picture;
 use crate::timeline::view_model::tip::Voice;
@@ -84,7 +85,7 @@ pub(crate) fn ExportMenu() -> impl IntoView {
                 popovertargetaction="hide"
                 on:click=move |_| page.save(kind)
             >
-                {Signal::derive(move || kind.name(&settings.words().share))}
+                {derived(move || kind.name(&settings.words().share))}
             </button>
         }
         .into_any()

@@ -1,8 +1,7 @@
 //! The only requests that the page makes: to its own server, for short links.
 
 use js_sys::Uint8Array;
-use serde::de::DeserializeOwned;
-use simulator::wire::api::Problem;
+use serde_json::Value;
 use wasm_bindgen::{JsCast, JsValue};
 use wasm_bindgen_futures::JsFuture;
 use web_sys::{Headers, Request, RequestInit, Response};
@@ -14,12 +13,12 @@ use crate::dom;
 /// # Errors
 ///
 /// What the server or the network said, in words.
-pub(crate) async fn json<T: DeserializeOwned>(path: &str, body: Option<&str>) -> Result<T, String> {
+pub(crate) async fn json(path: &str, body: Option<&str>) -> Result<Value, String> {
     let (status, bytes) = exchange(path, body).await.map_err(|error| words(&error))?;
     if !(200..300).contains(&status) {
-        let problem = serde_json::from_slice::<Problem>(&bytes).ok();
-        let said = problem.map(|problem| problem.detail.unwrap_or(problem.title));
-        return Err(said.unwrap_or_else(|| status.to_string()));
+        let problem = serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
+        let said = problem["detail"].as_str().or(problem["title"].as_str());
+        return Err(said.map_or_else(|| status.to_string(), str::to_owned));
     }
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }

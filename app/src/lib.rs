@@ -23,7 +23,6 @@ mod form;
 mod format;
 mod help;
 mod http;
-mod order;
 mod page;
 mod performance;
 mod plan;

@@ -8,7 +8,7 @@ use simulator::wire::Scenario;
 use simulator::wire::report::StepKind;
 
 use crate::engine::{self, Rules};
-use crate::erased::{aria, flag};
+use crate::erased::{aria, derived, flag};
 use crate::form::{Import, ScenarioForm, listen_for_drops};
 use crate::help::{HelpDialog, listen_for_keys};
 use crate::plan::Plan;
@@ -73,7 +73,7 @@ pub(crate) fn Page(link: Result<Option<Box<Link>>, LinkFault>, spawn: Function) 
     provide_context(Notice(notice));
     asking::ask(choice, look, answers, spawn);
     let is_newer = move || notice.with(|notice| matches!(notice, Some(NoticeKind::LinkNewer)));
-    address::follow(choice, look, answers, Signal::derive(is_newer));
+    address::follow(choice, look, answers, derived(is_newer));
     listen_for_keys(choice, look);
     listen_for_drops(import);
     view! { <Frame /> }

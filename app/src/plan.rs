@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use simulator::wire::report::StepKind;
 
 use crate::engine::Rules;
-use crate::erased::{aria, flag, maybe_text, part};
+use crate::erased::{aria, derived, flag, maybe_text, part};
 use crate::format;
 use crate::help;
 use crate::page::{Notice, NoticeKind};
@@ -20,7 +20,7 @@ pub(crate) fn Plan() -> impl IntoView {
     let answers = expect_context::<Answers>();
     let look = expect_context::<Look>();
     let rules = Rules::here();
-    let data = Signal::derive(move || answers.timeline());
+    let data = derived(move || answers.timeline());
     // A plan that breaks a rule is not asked about.
     let late = answers.late;
     let is_asking = flag(move || late.get() && !rules.is_broken());
@@ -62,7 +62,7 @@ fn StepButton(step: StepKind) -> impl IntoView {
             aria-pressed=aria(move || look.step.get() == step)
             on:click=move |_| look.step.set(step)
         >
-            {Signal::derive(move || (settings.words().step)(step))}
+            {derived(move || (settings.words().step)(step))}
         </button>
     }
 }

@@ -6,7 +6,7 @@ use wasm_bindgen_futures::JsFuture;
 
 use crate::address;
 use crate::dom;
-use crate::erased::part;
+use crate::erased::{derived, memo, part};
 use crate::state::{Answers, Choice, Look, Settings};
 
 /// The dialog's id.
@@ -23,10 +23,10 @@ pub(crate) fn ShareDialog() -> impl IntoView {
     let look = expect_context::<Look>();
     let answers = expect_context::<Answers>();
     let words = move || &settings.words().share;
-    let long = Signal::derive(move || address::long_link(&address::link(choice, look, answers)));
+    let long = derived(move || address::long_link(&address::link(choice, look, answers)));
     let made = RwSignal::new(None::<(simulator::wire::Scenario, Result<String, String>)>);
     // Of this scenario only: after a change it has to be made anew.
-    let short = Memo::new(move |_| -> Short {
+    let short = memo(move || -> Short {
         made.with(|made| {
             let (of, link) = made.as_ref()?;
             choice.scenario.with(|now| (now == of).then(|| link.clone()))
@@ -39,7 +39,7 @@ pub(crate) fn ShareDialog() -> impl IntoView {
             made.try_set(Some((link.scenario, short)));
         });
     };
-    let short_link = Signal::derive(move || short.get().and_then(Result::ok).unwrap_or_default());
+    let short_link = derived(move || short.get().and_then(Result::ok).unwrap_or_default());
     let failure = part(move || match short.get().and_then(Result::err) {
         Some(why) => {
             let text = (words().short_failed)(&why);
@@ -81,7 +81,7 @@ fn CopyRow(id: &'static str, label: Signal<&'static str>, text: Signal<String>) 
     let settings = expect_context::<Settings>();
     let copied = RwSignal::new(None::<String>);
     let is_copied = move || copied.with(|copied| text.with(|text| copied.as_ref() == Some(text)));
-    let state = Signal::derive(move || {
+    let state = derived(move || {
         let words = &settings.words().share;
         if is_copied() { words.copied } else { words.copy }
     });

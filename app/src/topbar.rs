@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use crate::dom;
-use crate::erased::{aria, flag, text};
+use crate::erased::{aria, derived, flag, text};
 use crate::export::ExportMenu;
 use crate::format::Unit;
 use crate::help::HELP_ID;
@@ -155,7 +155,7 @@ fn ThemeSwitch() -> impl IntoView {
         let other = if untrack(is_dark) { Theme::Light } else { Theme::Dark };
         settings.set_theme(other);
     };
-    let icon = Signal::derive(move || {
+    let icon = derived(move || {
         if is_dark() {
             "M10 3v2M10 15v2M3 10h2M15 10h2M5 5l1.400 1.400M13.600 13.600L15 15M15 5l-1.400 1.400M6.400 13.600L5 15M13 10a3 3 0 11-6 0 3 3 0 016 0z"
         } else {

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use miniz_oxide::deflate::compress_to_vec;
 use miniz_oxide::inflate::decompress_to_vec_with_limit;
+use simulator::scenario::from_value;
 use simulator::wire::report::StepKind;
 use simulator::wire::scenario::Scenario;
 
@@ -104,7 +105,7 @@ pub(crate) fn decode(query: &str) -> Result<Option<Link>, LinkFault> {
 fn unpack(packed: &str) -> Option<Scenario> {
     let bytes = URL_SAFE_NO_PAD.decode(packed).ok()?;
     let json = decompress_to_vec_with_limit(&bytes, MOST_BYTES).ok()?;
-    serde_json::from_slice(&json).ok()
+    from_value(&serde_json::from_slice(&json).ok()?).ok()
 }
 
 fn answered(text: &str) -> Option<Answered> {

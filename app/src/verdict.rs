@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use simulator::wire::report::{LimitedBy, Outcome, Report};
 
 use crate::engine::Rules;
-use crate::erased::{maybe_text, part, text, when};
+use crate::erased::{derived, maybe_text, memo, part, text, when};
 use crate::format::{self, Unit};
 use crate::state::{Answers, Choice, Settings};
 use crate::view_model::verdict::{Gauge as Marks, gauge};
@@ -15,14 +15,14 @@ use crate::words::{OomSentence, Sentence, SpeedSentence, Words};
 pub(crate) fn VerdictPanel() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let outcome = Memo::new(move |_| answers.with(|answer| answer.report.verdict.outcome));
-    let class = Signal::derive(move || match outcome.get() {
+    let outcome = memo(move || answers.with(|answer| answer.report.verdict.outcome));
+    let class = derived(move || match outcome.get() {
         Some(Outcome::Fits) => "verdict fits",
         Some(Outcome::TooClose) => "verdict close",
         Some(Outcome::DoesNotFit) => "verdict over",
         None => "verdict",
     });
-    let word = Signal::derive(move || match outcome.get() {
+    let word = derived(move || match outcome.get() {
         Some(outcome) => (settings.words().verdict.outcome)(outcome),
         None => settings.words().verdict.waiting,
     });
@@ -65,7 +65,7 @@ fn sentence(report: &Report, words: &Words, unit: Unit) -> String {
 /// A tick, a question mark or a cross: never colour alone.
 #[component]
 fn Icon(outcome: Memo<Option<Outcome>>) -> impl IntoView {
-    let path = Signal::derive(move || match outcome.get() {
+    let path = derived(move || match outcome.get() {
         Some(Outcome::Fits) => "M4.500 10.500l3.500 3.500 7.500-8",
         Some(Outcome::TooClose) => {
             "M3.500 8c2-3 4.500-3 6.500 0s4.500 3 6.500 0M3.500 13.500c2-3 4.500-3 6.500 0s4.500 3 6.500 0"
@@ -85,7 +85,7 @@ fn Icon(outcome: Memo<Option<Outcome>>) -> impl IntoView {
 fn Gauge() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let marks = Memo::new(move |_| answers.with(|answer| gauge(&answer.report.verdict)));
+    let marks = memo(move || answers.with(|answer| gauge(&answer.report.verdict)));
     let percent = |share: f64| format!("{:.2}%", share * 100.0);
     let at = move |pick: fn(&Marks) -> f64| {
         text(move || marks.get().map_or_else(|| "0%".to_owned(), |marks| percent(pick(&marks))))
@@ -129,7 +129,7 @@ fn Speed() -> impl IntoView {
             })
         })
     });
-    let mode = Memo::new(move |_| answers.with(|answer| answer.report.steady.time.mode));
+    let mode = memo(move || answers.with(|answer| answer.report.steady.time.mode));
     let is_host_bound =
         move || answers.with(|answer| answer.report.steady.time.host_bound).unwrap_or(false);
     let words = move || &settings.words().verdict;
@@ -195,7 +195,7 @@ fn Trouble() -> impl IntoView {
     let answers = expect_context::<Answers>();
     let choice = expect_context::<Choice>();
     let rules = Rules::here();
-    let has_failed = Memo::new(move |_| {
+    let has_failed = memo(move || {
         answers.failure.with(|failure| {
             let failure = failure.as_ref();
             failure.is_some_and(|failure| choice.scenario.with(|now| *now == failure.asked))

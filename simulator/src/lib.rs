@@ -13,6 +13,7 @@
 #![warn(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
 
 // In reading order; rustfmt sorts within a group only.
+pub mod order;
 pub mod units;
 pub mod wire;
 

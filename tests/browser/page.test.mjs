@@ -227,6 +227,64 @@ describe("page", () => {
     await page.context().close();
   });
 
+  it("shows every stage of a pipeline, and opens any of them", async () => {
+    const page = await ready(browser, "/", { viewport: { width: 1440, height: 1100 } });
+    await page.click("#tab-ranks");
+    assert.match(await page.locator("#tab-panel").innerText(), /Every GPU of this job/);
+    const first = await changed(page, () => page.selectOption("#f-preset", { label: "Llama 3.1 70B on 64 H100: tensor 8 × pipeline 4 in Megatron-core" }));
+    assert.match(first, /on stage 0/);
+    const cards = page.locator(".ranks button");
+    assert.equal(await cards.count(), 4);
+    assert.match(await page.locator("#tab-panel .caption").innerText(), /^Stage 0 of 4 is the highest: .* 4 forwards in flight/);
+    const sizes = (await cards.locator(".num").allInnerTexts()).map((text) => Number.parseFloat(text));
+    assert.deepEqual([...sizes].sort((a, b) => b - a), sizes, "earlier stages hold more micro-batches");
+    assert.deepEqual(await axe(page), [], "ranks");
+    await shot(page, "ranks");
+
+    const tensors = () => page.locator(".live").count();
+    await cards.nth(3).click();
+    await page.waitForSelector("#rank-3[aria-pressed=true]");
+    assert.equal(await answer(page), first, "the highest stage decides, whichever is shown");
+    await page.click("#tab-cursor");
+    assert.ok((await tensors()) > 0);
+    assert.match(await page.locator("#tab-panel").innerText(), /output_layer|final_layernorm|decoder/);
+    await page.click("#tab-ranks");
+    await page.focus("#rank-1");
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#rank-1[aria-pressed=true]");
+
+    await changed(page, () => page.fill("#f-pipeline-parallel", "8"));
+    assert.equal(await cards.count(), 8);
+    await page.fill("#f-pipeline-parallel", "7");
+    await page.waitForSelector(".field:has(#f-pipeline-parallel) .faults li");
+    await page.fill("#f-pipeline-parallel", "2");
+    await page.waitForFunction(() => document.querySelectorAll(".ranks button").length === 2);
+    await changed(page, () => page.click("label.segment:has-text('core attention')"));
+    await page.click("label.segment:has-text('transformers')");
+    await page.waitForFunction(() => document.querySelectorAll(".ranks button").length === 0);
+    assert.equal(await page.locator("#f-pipeline-parallel").count(), 0);
+    assert.equal(await page.locator(".trouble").count(), 0);
+    assertNoFaults(page);
+    await page.context().close();
+  });
+
+  it("shows the stages in the dark, in Chinese, on a narrow screen", async () => {
+    const options = { viewport: { width: 390, height: 844 }, colorScheme: "dark", locale: "zh-CN" };
+    const page = await ready(browser, "/", options);
+    await page.click(".sheet-open");
+    await page.selectOption("#f-preset", { index: 7 });
+    await page.click(".sheet-done");
+    await page.click("#tab-ranks");
+    await page.waitForSelector("#rank-3");
+    assert.match(await page.locator("#tab-panel .caption").innerText(), /第 0 级最高/);
+    await page.locator("#rank-0").scrollIntoViewIfNeeded();
+    assert.deepEqual(await axe(page), []);
+    const overflow = document => document.documentElement.scrollWidth - document.documentElement.clientWidth;
+    assert.equal(await page.evaluate(`(${overflow})(document)`), 0);
+    await shot(page, "ranks-narrow-dark-chinese");
+    await page.context().close();
+  });
+
   it("trains an adapter beside frozen weights", async () => {
     const page = await ready(browser);
     await page.click("#tab-peak");
@@ -399,11 +457,12 @@ describe("page", () => {
 
   it("opens every tab, by mouse and by key", async () => {
     const page = await ready(browser);
-    for (const [index, tab] of ["cursor", "peak", "time", "allocator", "why"].entries()) {
+    for (const [index, tab] of ["cursor", "peak", "ranks", "time", "allocator", "why"].entries()) {
       await page.locator("#answer").focus();
       await page.keyboard.press(String(index + 1));
       assert.equal(await page.getAttribute(`#tab-${tab}`, "aria-selected"), "true");
-      assert.ok((await page.locator("#tab-panel tbody tr").count()) > 0, tab);
+      const rows = await page.locator("#tab-panel tbody tr").count();
+      assert.ok(tab === "ranks" || rows > 0, tab);
       await shot(page, `tab-${tab}`);
     }
     await page.focus("#tab-why");

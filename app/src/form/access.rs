@@ -4,6 +4,7 @@ use leptos::prelude::*;
 use simulator::wire::Scenario;
 
 use super::shell::Reset;
+use crate::erased::memo;
 use crate::field::FieldName;
 use crate::format::{self, Unit};
 use crate::state::Choice;
@@ -27,14 +28,14 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> Access<T> {
     /// The value, as it is now.
     pub(super) fn value(self) -> Memo<T> {
         let choice = expect_context::<Choice>();
-        Memo::new(move |_| choice.scenario.with(self.get))
+        memo(move || choice.scenario.with(self.get))
     }
 
     /// Whether it differs from what the user started from, and the way back.
     pub(super) fn reset(self) -> Reset {
         let choice = expect_context::<Choice>();
         let changed =
-            Memo::new(move |_| choice.scenario.with(self.get) != choice.baseline.with(self.get));
+            memo(move || choice.scenario.with(self.get) != choice.baseline.with(self.get));
         let back = move |()| {
             let value = choice.baseline.with_untracked(self.get);
             choice.set(|scenario| (self.set)(scenario, value));

@@ -10,7 +10,7 @@ use super::scale::Scale;
 use super::settle;
 use super::shell::{FieldShell, folded};
 use crate::engine::Rules;
-use crate::erased::{flag, part};
+use crate::erased::{derived, flag, memo, part};
 use crate::field::FieldName;
 use crate::state::{Choice, Settings};
 
@@ -62,7 +62,7 @@ pub(super) fn AdapterFields() -> impl IntoView {
         let settings = expect_context::<Settings>();
         let placeholder = settings.word(|w| w.form.momentum_none);
         view! {
-            <SliderField access=RANK notation=COUNT scale=Signal::derive(move || scale.get_value()) />
+            <SliderField access=RANK notation=COUNT scale=derived(move || scale.get_value()) />
             <TargetsField />
             <NumberField boxed=Boxed::new(DROPOUT, OPTIONAL_DECIMAL) placeholder />
         }
@@ -82,7 +82,7 @@ fn TargetsField() -> impl IntoView {
     let field = FieldName::AdapterTargets;
     let chosen = TARGETS.value();
     // One name a line as well.
-    let names = Memo::new(move |_| {
+    let names = memo(move || {
         let mut names = rules.projections().join("\n");
         chosen.with(|chosen| {
             for name in chosen.lines() {

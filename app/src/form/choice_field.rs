@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use super::access::Access;
 use super::shell::{FaultList, FieldShell, ResetDot};
 use crate::engine::Rules;
-use crate::erased::{flag, invalid};
+use crate::erased::{derived, flag, invalid};
 use crate::state::{Choice, Settings};
 use crate::words::Choices;
 
@@ -20,7 +20,7 @@ pub(super) fn place<T: PartialEq>(words: &[T], word: &T) -> usize {
 }
 
 fn name_of(name: Name, settings: Settings) -> Signal<&'static str> {
-    Signal::derive(move || name(&settings.words().form.choices))
+    derived(move || name(&settings.words().form.choices))
 }
 
 /// A row of buttons, as a radio group.

@@ -12,7 +12,7 @@ use super::scale::Scale;
 use super::settle;
 use super::shell::FieldShell;
 use crate::engine::{Rules, catalog};
-use crate::erased::{flag, invalid, part, text};
+use crate::erased::{derived, flag, invalid, part, text};
 use crate::field::FieldName;
 use crate::format;
 use crate::state::{Choice, Settings};
@@ -47,7 +47,7 @@ pub(super) fn HardwareFields() -> impl IntoView {
     let choice = expect_context::<Choice>();
     let settings = expect_context::<Settings>();
     // Up to the card's memory, in quarters of a GiB.
-    let scale = Signal::derive(move || {
+    let scale = derived(move || {
         let gpu = choice.scenario.with(|scenario| profile(&scenario.hardware.gpu));
         let most = gpu.map_or(80 << 30, |gpu| gpu.usable_mib << 20);
         Scale::steps(most, 1 << 28)

@@ -11,7 +11,7 @@ use super::settle;
 use super::shell::FaultList;
 use crate::dom;
 use crate::engine::{self, Imported};
-use crate::erased::{flag, maybe_text, when};
+use crate::erased::{derived, flag, maybe_text, when};
 use crate::state::{Choice, Look, Settings};
 
 /// A file larger than this is no configuration.
@@ -91,7 +91,7 @@ pub(crate) fn DropZone() -> impl IntoView {
             dom::open_dialog(&dialog);
         }
     };
-    let invitation = Signal::derive(move || {
+    let invitation = derived(move || {
         let words = &settings.words().form;
         if import.hovering.get() { words.drop_now } else { words.drop_here }
     });
@@ -124,7 +124,7 @@ pub(crate) fn DropZone() -> impl IntoView {
 fn Outcome() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let import = expect_context::<Import>();
-    let faults = Signal::derive(move || {
+    let faults = derived(move || {
         import.outcome.with(|o| o.as_ref().map(|(_, faults)| faults.0.clone()).unwrap_or_default())
     });
     let text = maybe_text(move || {

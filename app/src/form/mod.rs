@@ -23,7 +23,7 @@ use simulator::wire::scenario::Model;
 pub(crate) use import::{Import, listen_for_drops};
 
 use crate::engine::Rules;
-use crate::erased::when;
+use crate::erased::{derived, memo, when};
 use crate::field::{FieldName, FieldsetName};
 use crate::state::{Choice, Settings};
 
@@ -63,7 +63,7 @@ fn Fieldset(name: FieldsetName, children: Children) -> impl IntoView {
     let settings = expect_context::<Settings>();
     view! {
         <fieldset>
-            <legend>{Signal::derive(move || (settings.words().fieldset)(name))}</legend>
+            <legend>{derived(move || (settings.words().fieldset)(name))}</legend>
             {children()}
         </fieldset>
     }
@@ -86,7 +86,7 @@ fn More(children: Children) -> impl IntoView {
 fn OtherFaults() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
-    let keys = Memo::new(move |_| {
+    let keys = memo(move || {
         choice.scenario.with(|scenario| match &scenario.model {
             Model::Inline { kind, .. } => model_shape::keys(*kind),
             Model::Catalog { .. } => &[],

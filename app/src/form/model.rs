@@ -12,7 +12,7 @@ use super::settle;
 use super::shell::FieldShell;
 use crate::edit;
 use crate::engine::{Rules, catalog};
-use crate::erased::{flag, invalid, maybe_text, part, when};
+use crate::erased::{flag, invalid, maybe_text, memo, part, when};
 use crate::field::FieldName;
 use crate::format;
 use crate::state::{Answers, Choice, Look, Settings};
@@ -86,7 +86,7 @@ fn is_model(scenario: &Scenario, wanted: &str) -> bool {
 #[component]
 fn UnknownModel() -> impl IntoView {
     let choice = expect_context::<Choice>();
-    let unknown = Memo::new(move |_| {
+    let unknown = memo(move || {
         choice.scenario.with(|scenario| match &scenario.model {
             Model::Catalog { id } if !catalog().models.iter().any(|card| card.id == *id) => {
                 Some(id.clone())
@@ -121,7 +121,7 @@ fn FactsLine() -> impl IntoView {
     let exact = of_answer(|model, words| {
         format!("{} · {}", model.class, facts_of(model, words, format::count))
     });
-    let card = Memo::new(move |_| {
+    let card = memo(move || {
         choice.scenario.with(|scenario| match &scenario.model {
             Model::Catalog { id } => catalog().models.iter().position(|card| card.id == *id),
             Model::Inline { .. } => None,

@@ -8,7 +8,7 @@ use simulator::wire::scenario::Model;
 use super::shell::FaultList;
 use crate::edit;
 use crate::engine::Rules;
-use crate::erased::{flag, invalid, part, text, when};
+use crate::erased::{derived, flag, invalid, memo, part, text, when};
 use crate::field::config_id;
 use crate::format;
 use crate::state::{Choice, Settings};
@@ -148,7 +148,7 @@ pub(super) const fn keys(kind: ModelKind) -> &'static [&'static str] {
 #[component]
 pub(super) fn ModelShape() -> impl IntoView {
     let choice = expect_context::<Choice>();
-    let kind = Memo::new(move |_| {
+    let kind = memo(move || {
         choice.scenario.with(|scenario| match &scenario.model {
             Model::Inline { kind, .. } => Some(*kind),
             Model::Catalog { .. } => None,
@@ -170,12 +170,12 @@ pub(super) fn ModelShape() -> impl IntoView {
 }
 
 fn name(settings: Settings, key: &'static str) -> Signal<&'static str> {
-    Signal::derive(move || (settings.words().config_key)(key).unwrap_or(key))
+    derived(move || (settings.words().config_key)(key).unwrap_or(key))
 }
 
 /// What stands at a key now.
 fn value(choice: Choice, key: &'static str) -> Memo<Option<Value>> {
-    Memo::new(move |_| {
+    memo(move || {
         choice.scenario.with(|scenario| edit::config(scenario).and_then(|c| c.get(key).cloned()))
     })
 }

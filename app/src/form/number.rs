@@ -10,7 +10,7 @@ use super::access::{Access, Notation};
 use super::scale::Scale;
 use super::shell::{FieldShell, Reset};
 use crate::engine::Rules;
-use crate::erased::{flag, invalid, text, when};
+use crate::erased::{derived, flag, invalid, text, when};
 use crate::field::FieldName;
 use crate::state::{Choice, Settings};
 
@@ -52,8 +52,8 @@ impl Boxed {
             text: text(move || value.with(|value| (notation.write)(value, settings.unit()))),
             take: Callback::new(take),
             reads: Callback::new(move |text: String| read(&text).is_some()),
-            complaint: Signal::derive(move || (notation.complaint)(&settings.words().form)),
-            unit: Signal::derive(move || (notation.unit)(settings.unit())),
+            complaint: derived(move || (notation.complaint)(&settings.words().form)),
+            unit: derived(move || (notation.unit)(settings.unit())),
         }
     }
 }

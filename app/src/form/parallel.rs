@@ -10,7 +10,7 @@ use super::number::{Boxed, NumberField};
 use super::settle;
 use super::shell::folded;
 use crate::applies::replicas;
-use crate::erased::part;
+use crate::erased::{memo, part};
 use crate::field::FieldName;
 use crate::state::Choice;
 
@@ -184,7 +184,7 @@ fn switch(access: Access<bool>) -> AnyView {
 /// How replicas share: each framework has ways of its own.
 fn sharing() -> AnyView {
     let choice = expect_context::<Choice>();
-    let framework = Memo::new(move |_| choice.scenario.with(|now| now.stack.framework));
+    let framework = memo(move || choice.scenario.with(|now| now.stack.framework));
     part(move || match framework.get() {
         Framework::Transformers => {
             view! { <SegmentField access=SHARING names=&SHARING_NAMES /> }.into_any()

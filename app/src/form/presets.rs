@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use crate::engine;
-use crate::erased::flag;
+use crate::erased::{derived, flag, memo};
 use crate::state::{Choice, Look, Settings};
 
 /// The list of presets; it shows the one that stands, if one does.
@@ -12,7 +12,7 @@ pub(super) fn PresetPicker() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let choice = expect_context::<Choice>();
     let look = expect_context::<Look>();
-    let chosen = Memo::new(move |_| {
+    let chosen = memo(move || {
         choice
             .scenario
             .with(|now| engine::presets().iter().position(|preset| preset.scenario == *now))
@@ -28,8 +28,7 @@ pub(super) fn PresetPicker() -> impl IntoView {
         .iter()
         .enumerate()
         .map(|(index, preset)| {
-            let name =
-                Signal::derive(move || (settings.words().preset)(preset.id).unwrap_or(preset.name));
+            let name = derived(move || (settings.words().preset)(preset.id).unwrap_or(preset.name));
             let is_chosen = flag(move || chosen.get() == Some(index));
             view! { <option value=index.to_string() prop:selected=is_chosen>{name}</option> }
                 .into_any()

@@ -5,7 +5,7 @@ use web_sys::KeyboardEvent;
 
 use crate::dom;
 use crate::engine::Rules;
-use crate::erased::{aria, flag, maybe_text, part, text};
+use crate::erased::{aria, flag, maybe_text, memo, part, text};
 use crate::field::{self, FieldName};
 use crate::state::Settings;
 
@@ -19,7 +19,7 @@ pub(super) fn FieldSearch() -> impl IntoView {
     let query = RwSignal::new(String::new());
     let chosen = RwSignal::new(0_usize);
     let rules = Rules::here();
-    let hits = Memo::new(move |_| {
+    let hits = memo(move || {
         let words = settings.words();
         let mut hits = query.with(|query| field::find(query, |name| (words.field)(name).label));
         hits.retain(|name| rules.applies(*name));

@@ -198,7 +198,10 @@ pub(super) fn set_target(scenario: &mut Scenario, name: &str, on: bool) {
     if on {
         adapter.targets.push(name.to_owned());
         let place = |target: &String| shape.projections.iter().position(|name| name == target);
-        adapter.targets.sort_by_key(|target| place(target).unwrap_or(usize::MAX));
+        simulator::order::sort_by(&mut adapter.targets, |a, b| {
+            let place = |target| place(target).unwrap_or(usize::MAX);
+            place(a).cmp(&place(b))
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use super::choice_field::{Name, SegmentField, SelectField, SwitchField, place};
 use super::number::{Boxed, NumberField, SliderField};
 use super::scale::Scale;
 use super::shell::folded;
-use crate::erased::part;
+use crate::erased::{derived, memo, part};
 use crate::field::FieldName;
 use crate::state::{Choice, Settings};
 
@@ -47,7 +47,7 @@ pub(super) fn WorkloadFields() -> impl IntoView {
     let steps = StoredValue::new(Scale::octaves(1, 128, 1));
     let seq_len = || {
         let tokens = StoredValue::new(Scale::octaves(128, 131_072, 64));
-        let scale = Signal::derive(move || tokens.get_value());
+        let scale = derived(move || tokens.get_value());
         view! { <SliderField access=SEQ_LEN notation=COUNT scale /> }.into_any()
     };
     let target_len = || {
@@ -55,10 +55,10 @@ pub(super) fn WorkloadFields() -> impl IntoView {
         view! { <NumberField boxed=Boxed::new(TARGET_LEN, COUNT_OR_NONE) placeholder /> }.into_any()
     };
     view! {
-        <SliderField access=MICRO_BATCH notation=COUNT scale=Signal::derive(move || batch.get_value()) />
+        <SliderField access=MICRO_BATCH notation=COUNT scale=derived(move || batch.get_value()) />
         {folded(FieldName::SeqLen, seq_len)}
         {folded(FieldName::TargetLen, target_len)}
-        <SliderField access=GRAD_ACCUM notation=COUNT scale=Signal::derive(move || steps.get_value()) />
+        <SliderField access=GRAD_ACCUM notation=COUNT scale=derived(move || steps.get_value()) />
     }
 }
 
@@ -216,7 +216,7 @@ const CHECKPOINTING_NAMES: [Name; 3] = [
 #[component]
 pub(super) fn SavingsFields() -> impl IntoView {
     let choice = expect_context::<Choice>();
-    let with_selective = Memo::new(move |_| {
+    let with_selective = memo(move || {
         choice.scenario.with(|now| {
             now.stack.framework == Framework::MegatronCore
                 || now.checkpointing == Checkpointing::Selective

@@ -9,6 +9,7 @@ use simulator::wire::report::{Report, StepKind, StepReport};
 use simulator::wire::scenario::Scenario;
 
 use super::Choice;
+use crate::erased::{effect, memo};
 use crate::timeline::TimelineData;
 
 /// Waiting shorter than this is not seen.
@@ -60,7 +61,7 @@ pub(crate) struct Answers {
 impl Answers {
     pub(crate) fn new(choice: Choice) -> Self {
         let latest = RwSignal::<Option<Arc<Answer>>>::new(None);
-        let stale = Memo::new(move |_| {
+        let stale = memo(move || {
             latest.with(|latest| {
                 latest
                     .as_ref()
@@ -87,7 +88,7 @@ impl Answers {
 /// two frames' layout and be seen by nobody.
 fn say_when_late(stale: Memo<bool>, late: RwSignal<bool>) {
     let due = StoredValue::new(None::<TimeoutHandle>);
-    Effect::new(move || {
+    effect(move || {
         if let Some(handle) = due.try_update_value(Option::take).flatten() {
             handle.clear();
         }

@@ -3,6 +3,7 @@
 use leptos::prelude::*;
 
 use crate::dom;
+use crate::erased::derived;
 use crate::field::FieldName;
 use crate::format::Unit;
 use crate::timeline::TimelineSettings;
@@ -79,23 +80,23 @@ impl Settings {
 
     /// One of them, following the choice; see `erased` for why it is a signal.
     pub(crate) fn word(self, pick: fn(&'static Words) -> &'static str) -> Signal<&'static str> {
-        Signal::derive(move || pick(self.words()))
+        derived(move || pick(self.words()))
     }
 
     /// A field's label.
     pub(crate) fn label(self, field: FieldName) -> Signal<&'static str> {
-        Signal::derive(move || (self.words().field)(field).label)
+        derived(move || (self.words().field)(field).label)
     }
 
     /// What a field means.
     pub(crate) fn help(self, field: FieldName) -> Signal<&'static str> {
-        Signal::derive(move || (self.words().field)(field).help)
+        derived(move || (self.words().field)(field).help)
     }
 
     /// The same for the timeline, which has words of its own.
     pub(crate) fn of_timeline(self) -> TimelineSettings {
         TimelineSettings {
-            words: Signal::derive(move || match self.language.get() {
+            words: derived(move || match self.language.get() {
                 Language::English => &ENGLISH,
                 Language::Chinese => &CHINESE,
             }),

@@ -4,7 +4,7 @@ use leptos::prelude::*;
 use simulator::wire::report::StepKind;
 use simulator::wire::timeline::Category;
 
-use crate::erased::part;
+use crate::erased::{derived, part};
 use crate::format;
 use crate::state::{Answers, Settings};
 use crate::view_model::allocator::{Line, Value, lines};
@@ -46,7 +46,7 @@ pub(super) fn AllocatorTab() -> impl IntoView {
         });
         rows.into_any()
     });
-    let step = move |step| Signal::derive(move || (settings.words().step)(step));
+    let step = move |step| derived(move || (settings.words().step)(step));
     view! {
         <div class="block">
             <table class="plain">

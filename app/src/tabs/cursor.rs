@@ -7,7 +7,7 @@ use leptos::prelude::*;
 use simulator::wire::timeline::{BEFORE, Category, NEVER};
 
 use crate::dom;
-use crate::erased::{flag, maybe_text, part, text, when};
+use crate::erased::{derived, effect, flag, maybe_text, memo, part, text, when};
 use crate::format;
 use crate::state::{Answers, Look, Settings};
 use crate::timeline::TimelineData;
@@ -48,7 +48,7 @@ pub(super) fn CursorTab() -> impl IntoView {
     let look = expect_context::<Look>();
     let filter = RwSignal::new(String::new());
     let order = RwSignal::new(Order::LARGEST);
-    let span = Memo::new(move |_| {
+    let span = memo(move || {
         let (selection, cursor) = look.view.with(|view| (view.selection, view.cursor_event));
         answers.timeline().map(|data| {
             let span = match selection {
@@ -58,7 +58,7 @@ pub(super) fn CursorTab() -> impl IntoView {
             span.within(data.timeline.events.len())
         })
     });
-    let live = Memo::new(move |_| {
+    let live = memo(move || {
         let data = answers.timeline();
         let live = data.zip(span.get()).map(|(data, span)| {
             filter.with(|filter| live::live(&data.timeline, span, filter, order.get()))
@@ -99,10 +99,10 @@ fn Caption(rows: Rows, filter: RwSignal<String>) -> impl IntoView {
             }
         }))
     });
-    let is_moved = Memo::new(move |_| {
+    let is_moved = memo(move || {
         look.view.with(|view| view.cursor_event.is_some() || view.selection.is_some())
     });
-    let place = Signal::derive(move || {
+    let place = derived(move || {
         let words = words();
         look.view.with(|view| match view.cursor_event {
             _ if view.selection.is_some() => words.cursor_range,
@@ -145,7 +145,7 @@ fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
     let scroller = NodeRef::<html::Div>::new();
     let scroll = RwSignal::new(0.0);
     let height = RwSignal::new(0.0);
-    Effect::new(move |_| {
+    effect(move || {
         if let Some(element) = scroller.get() {
             dom::on_resize(&element, move |_, now| {
                 height.try_set(now);
@@ -153,7 +153,7 @@ fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
         }
     });
     let n = move || rows.live.with(|live| live.rows.len());
-    let window = Memo::new(move |_| live::window(scroll.get(), height.get(), ROW_HEIGHT, n()));
+    let window = memo(move || live::window(scroll.get(), height.get(), ROW_HEIGHT, n()));
     let scrolled = move |_| {
         if let Some(element) = scroller.get_untracked() {
             scroll.set(element.scroll_top().into());
@@ -165,7 +165,7 @@ fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
         format!("{pixels}px")
     };
     let heading = move |(column, name, class): Heading| {
-        let sort = Signal::derive(move || {
+        let sort = derived(move || {
             let order = order.get();
             (order.column == column).then_some(if order.descending {
                 "descending"
@@ -176,7 +176,7 @@ fn LiveTable(rows: Rows, order: RwSignal<Order>) -> impl IntoView {
         view! {
             <th scope="col" class=class aria-sort=sort>
                 <button type="button" on:click=move |_| order.update(|o| *o = o.clicked(column))>
-                    {Signal::derive(move || name(&settings.words().tables))}
+                    {derived(move || name(&settings.words().tables))}
                     <span class="arrow" aria-hidden="true"></span>
                 </button>
             </th>
@@ -216,7 +216,7 @@ fn LiveRow(rows: Rows, index: usize) -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
     let look = expect_context::<Look>();
-    let tensor = Memo::new(move |_| rows.live.with(|live| live.rows.get(index).copied()));
+    let tensor = memo(move || rows.live.with(|live| live.rows.get(index).copied()));
     let cells = part(move || {
         let (Some(data), Some(tensor)) = (answers.timeline(), tensor.get()) else {
             return ().into_any();

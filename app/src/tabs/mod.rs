@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use web_sys::KeyboardEvent;
 
 use crate::dom;
-use crate::erased::{aria, part, text};
+use crate::erased::{aria, derived, part, text};
 use crate::state::{Answers, Look, Settings, Tab};
 
 pub(crate) use cursor::FILTER_ID;
@@ -46,10 +46,10 @@ pub(crate) fn Tabs() -> impl IntoView {
                 id=tab_id(tab)
                 aria-controls="tab-panel"
                 aria-selected=aria(is_open)
-                tabindex=Signal::derive(move || if is_open() { "0" } else { "-1" })
+                tabindex=derived(move || if is_open() { "0" } else { "-1" })
                 on:click=move |_| look.tab.set(tab)
             >
-                {Signal::derive(move || (settings.words().tab)(tab))}
+                {derived(move || (settings.words().tab)(tab))}
             </button>
         }
         .into_any()
@@ -95,6 +95,6 @@ fn CategoryName(category: simulator::wire::timeline::Category) -> impl IntoView 
     let settings = expect_context::<Settings>();
     view! {
         <span class=format!("swatch c-{}", category.word())></span>
-        {Signal::derive(move || (settings.words().category)(category))}
+        {derived(move || (settings.words().category)(category))}
     }
 }

@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 
 use super::CategoryName;
-use crate::erased::{maybe_text, part as changing, text};
+use crate::erased::{maybe_text, memo, part as changing, text};
 use crate::format;
 use crate::state::{Answers, Settings};
 use crate::view_model::peak::{Part, head, parts, share};
@@ -39,9 +39,8 @@ pub(super) fn PeakTab() -> impl IntoView {
 fn Categories() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
-    let all = Memo::new(move |_| {
-        answers.with(|answer| parts(&answer.shown().categories)).unwrap_or_default()
-    });
+    let all =
+        memo(move || answers.with(|answer| parts(&answer.shown().categories)).unwrap_or_default());
     let row = move |part: Part| {
         view! {
             <tr>

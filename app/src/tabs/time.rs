@@ -3,7 +3,7 @@
 use leptos::prelude::*;
 use simulator::wire::report::{PhaseReport, StepKind, TimeReport};
 
-use crate::erased::{maybe_text, part, text};
+use crate::erased::{derived, maybe_text, memo, part, text};
 use crate::format;
 use crate::state::{Answers, Settings};
 use crate::words::Tables;
@@ -33,8 +33,8 @@ fn Times() -> impl IntoView {
     let settings = expect_context::<Settings>();
     let answers = expect_context::<Answers>();
     let words = move || &settings.words().tables;
-    let shown = Memo::new(move |_| answers.with(|answer| answer.step).unwrap_or(StepKind::Steady));
-    let time = Memo::new(move |_| answers.with(|answer| answer.shown().time));
+    let shown = memo(move || answers.with(|answer| answer.step).unwrap_or(StepKind::Steady));
+    let time = memo(move || answers.with(|answer| answer.shown().time));
     let row = move |(name, get): Line| {
         let value = move || time.get().map(|time| get(&time));
         let share = move || {
@@ -44,7 +44,7 @@ fn Times() -> impl IntoView {
         let width = text(move || format!("{:.1}%", share().unwrap_or(0.0) * 100.0));
         view! {
             <tr>
-                <th scope="row">{Signal::derive(move || name(words()))}</th>
+                <th scope="row">{derived(move || name(words()))}</th>
                 <td class="num size">
                     <span class="bar" style:width=width></span>
                     <span>{maybe_text(move || value().map(format::seconds))}</span>
@@ -59,7 +59,7 @@ fn Times() -> impl IntoView {
                       write: fn(&TimeReport) -> Option<String>| {
         view! {
             <tr>
-                <th scope="row">{Signal::derive(move || name(words()))}</th>
+                <th scope="row">{derived(move || name(words()))}</th>
                 <td class="num">{maybe_text(move || time.get().and_then(|time| write(&time)))}</td>
                 <td></td>
             </tr>
@@ -70,7 +70,7 @@ fn Times() -> impl IntoView {
         <div class="block">
             <table class="plain">
                 <thead><tr>
-                    <th scope="col">{Signal::derive(move || (settings.words().step)(shown.get()))}</th>
+                    <th scope="col">{derived(move || (settings.words().step)(shown.get()))}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.time)}</th>
                     <th scope="col" class="num">{settings.word(|w| w.tables.share)}</th>
                 </tr></thead>

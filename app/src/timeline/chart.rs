@@ -24,6 +24,7 @@ use super::view_model::scene::{Marked, Style, overlay, scene};
 use super::view_model::{Band, Curves, Frame, Hit, Surface, View};
 use super::words::TimelineWords;
 use crate::dom;
+use crate::erased::{derived, effect, memo};
 
 /// Pixels of the canvas per CSS pixel on paper: about 290 to the inch.
 const PRINT_PX_RATIO: f64 = 3.0;
@@ -112,16 +113,16 @@ impl Chart {
         lit: RwSignal<Option<u32>>,
         on_search: Option<Callback<()>>,
     ) -> Self {
-        let curves = Memo::new(move |_| data.get().map(|data| Same(Arc::new(Curves::new(data)))));
+        let curves = memo(move || data.get().map(|data| Same(Arc::new(Curves::new(data)))));
         let surface = RwSignal::new(Surface::default());
-        let window = Memo::new(move |_| View {
+        let window = memo(move || View {
             cursor_event: None,
             cursor_held: false,
             pinned: None,
             selection: None,
             ..view.get()
         });
-        let frame = Memo::new(move |_| {
+        let frame = memo(move || {
             let (surface, window) = (surface.get(), window.get());
             let is_shown = surface.width >= 1.0 && surface.height >= 1.0;
             curves
@@ -159,7 +160,7 @@ impl Chart {
             before.remove();
             after.remove();
         });
-        Effect::new(move |_| {
+        effect(move || {
             let (Some(root), Some(below), Some(above)) =
                 (self.root.get(), self.below.get(), self.above.get())
             else {
@@ -202,7 +203,7 @@ impl Chart {
     }
 
     fn draw_on_change(self) {
-        Effect::new(move |_| {
+        effect(move || {
             self.curves.track();
             self.window.track();
             self.surface.track();
@@ -211,7 +212,7 @@ impl Chart {
             self.settings.unit.track();
             self.ask_to_draw(true);
         });
-        Effect::new(move |_| {
+        effect(move || {
             self.view.track();
             self.lit.track();
             self.pointer.track();
@@ -279,7 +280,7 @@ impl Chart {
     /// A text that follows the language.
     pub(super) fn word(self, read: fn(&TimelineWords) -> &'static str) -> Signal<&'static str> {
         let words = self.settings.words;
-        Signal::derive(move || read(words.get()))
+        derived(move || read(words.get()))
     }
 
     /// The step and its window, for handlers.

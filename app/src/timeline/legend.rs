@@ -10,7 +10,7 @@ use super::view_model::Band;
 use super::view_model::scene::Ink;
 use super::view_model::tip::occurring;
 use super::words::TimelineWords;
-use crate::erased::{self, flag, text};
+use crate::erased::{self, flag, memo, text};
 use crate::format::size;
 
 /// What an entry of the legend counts.
@@ -56,9 +56,9 @@ impl Part {
 /// The legend. Its entries change with the step, their numbers with the cursor.
 #[component]
 pub(super) fn Legend(chart: Chart) -> impl IntoView {
-    let parts = Memo::new(move |_| parts(chart));
+    let parts = memo(move || parts(chart));
     let entry = move |part: Part| {
-        let amount = Memo::new(move |_| amount(chart, part).unwrap_or_default());
+        let amount = memo(move || amount(chart, part).unwrap_or_default());
         let (words, unit) = (chart.settings.words, chart.settings.unit);
         let name = text(move || part.name(words.get()).to_owned());
         let bytes = text(move || size(amount.get(), unit.get()));

@@ -11,7 +11,7 @@ use super::view_model::range::totals;
 use super::view_model::tip::{readout, short_readout, tensor_line};
 use super::view_model::{Curves, View};
 use super::words::fill;
-use crate::erased::{self, part};
+use crate::erased::{self, effect, memo, part};
 use crate::format::{nanoseconds, signed_size, size};
 
 /// How long the cursor must rest before a screen reader hears of it.
@@ -33,7 +33,7 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
             |Same(curves)| short_readout(&curves, described(&curves, &chart.view.get()), voice),
         )
     });
-    let pinned = Memo::new(move |_| {
+    let pinned = memo(move || {
         let Same(curves) = chart.curves.get()?;
         let tensor = chart.view.get().pinned.filter(|&tensor| curves.has_tensor(tensor))?;
         Some(tensor_line(&curves, tensor, chart.settings.voice()))
@@ -63,7 +63,7 @@ pub(super) fn Readout(chart: Chart) -> impl IntoView {
 /// Totals over the selected events, lying over the tracks.
 #[component]
 pub(super) fn Selection(chart: Chart) -> impl IntoView {
-    let text = Memo::new(move |_| {
+    let text = memo(move || {
         let Same(curves) = chart.curves.get()?;
         let totals = totals(&curves, chart.view.get().selection?)?;
         let words = chart.settings.words.get();
@@ -106,7 +106,7 @@ pub(super) fn Selection(chart: Chart) -> impl IntoView {
 /// Tells screen readers where the cursor came to rest.
 #[component]
 pub(super) fn Announcer(chart: Chart) -> impl IntoView {
-    let text = Memo::new(move |_| {
+    let text = memo(move || {
         let Same(curves) = chart.curves.get()?;
         let event = described(&curves, &chart.view.get());
         Some(readout(&curves, event, chart.settings.voice()))
@@ -120,7 +120,7 @@ pub(super) fn Announcer(chart: Chart) -> impl IntoView {
             }
         });
     };
-    Effect::new(move |_| {
+    effect(move || {
         let text = text.get();
         let is_held = chart.view.get().cursor_held;
         let tensor = chart.lit.get().zip(chart.curves.get()).and_then(|(tensor, Same(curves))| {

@@ -5,12 +5,12 @@ use leptos::prelude::*;
 use super::chart::{Chart, Pointer};
 use super::swatch::swatch_class;
 use super::view_model::tip::{Tip, phase_tip, tensor_tip, tip, work_tip};
-use crate::erased::part;
+use crate::erased::{memo, part};
 
 /// The tooltip.
 #[component]
 pub(super) fn Tooltip(chart: Chart) -> impl IntoView {
-    let shown = Memo::new(move |_| content(chart));
+    let shown = memo(move || content(chart));
     part(move || {
         let Some((tip, at)) = shown.get() else { return ().into_any() };
         // On the side with more room, so that it needs no measuring.

@@ -2,7 +2,7 @@
 
 use simulator::wire::timeline::{BEFORE, NEVER, NO_LAYER, Tensors, Timeline};
 
-use crate::order::sort_tensors;
+use simulator::order::sort_places;
 
 /// The columns that the table can be sorted by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn sort(timeline: &Timeline, rows: &mut [u32], order: Order) {
         let [a, b] = rows.map(|row| column[row as usize].wrapping_add(1));
         a.cmp(&b)
     };
-    sort_tensors(rows, &|a, b| match order.column {
+    sort_places(rows, &|a, b| match order.column {
         Column::Tensor => by_label(&tensors.name, [a, b]),
         Column::Category => tensors.category[a as usize].cmp(&tensors.category[b as usize]),
         Column::Block => by_label(&tensors.block, [a, b]),

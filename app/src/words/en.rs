@@ -298,7 +298,7 @@ const HELP: Help = Help {
         ("Ctrl + Y", "redo"),
         ("/", "filter tensors"),
         ("Ctrl + K", "find a setting"),
-        ("1 – 5", "choose a tab"),
+        ("1 – 6", "choose a tab"),
         ("T", "first step, steady step"),
         ("?", "this help"),
     ],

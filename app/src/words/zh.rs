@@ -274,7 +274,7 @@ const HELP: Help = Help {
         ("Ctrl + Y", "重做"),
         ("/", "筛选张量"),
         ("Ctrl + K", "查找设置项"),
-        ("1 – 5", "切换标签页"),
+        ("1 – 6", "切换标签页"),
         ("T", "切换首步 / 稳态步"),
         ("?", "显示本帮助"),
     ],
@@ -511,6 +511,7 @@ fn preset(id: &str) -> Option<&'static str> {
         "gpt2-autocast" => "GPT-2 small，autocast 与 eager 注意力，24 GB 显卡",
         "qwen2.5-0.5b-logits" => "Qwen2.5 0.5B：小模型，logits 占满显存",
         "qwen3-8b-fp32-weights" => "Qwen3 8B，fp32 权重加 autocast：每参数 16 字节",
+        "llama-3.1-70b-3d" => "Llama 3.1 70B，64 张 H100：Megatron-core 张量并行 8 × 流水线 4",
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use js_sys::{Array, Function, Uint8Array};
 use simulator::wire::report::StepKind;
-use simulator::wire::{Faults, Report, Scenario, Timeline};
+use simulator::wire::{Report, Scenario, Timeline};
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{ErrorEvent, MessageEvent, Worker};
@@ -23,7 +23,6 @@ pub(crate) enum Reply {
         /// Of the step that was asked for.
         timeline: Timeline,
     },
-    Faults(Faults),
     /// The worker trapped, with what it said.
     Broken(String),
 }
@@ -134,7 +133,8 @@ impl Client {
         let message: Array = data.unchecked_into();
         let Some(question) = self.answered(&message.get(0)) else { return };
         performance::simulated(message.get(1).as_f64().unwrap_or_default());
-        let reply = read(&message).unwrap_or_else(|| Reply::Broken("unreadable reply".into()));
+        let reply =
+            read(&message, &question).unwrap_or_else(|| Reply::Broken("unreadable reply".into()));
         self.deliver(question, reply);
     }
 
@@ -180,12 +180,13 @@ impl Client {
     }
 }
 
-fn read(message: &Array) -> Option<Reply> {
-    let json = message.get(2).dyn_into::<Uint8Array>().ok()?.to_vec();
-    Some(match serde_json::from_slice::<Letter>(&json).ok()? {
-        Letter::Faults(faults) => Reply::Faults(faults),
-        Letter::Answer { report, head } => {
+fn read(message: &Array, question: &Question) -> Option<Reply> {
+    let letter = message.get(2).dyn_into::<Uint8Array>().ok()?.to_vec();
+    Some(match borsh::from_slice::<Letter>(&letter).ok()? {
+        Letter::Faults(faults) => Reply::Broken(faults),
+        Letter::Answer(said, head) => {
             let columns = message.get(3).dyn_into::<Array>().ok()?;
+            let report = Box::new(said.about(question.scenario.clone()));
             Reply::Answer { report, timeline: unpack(head, &columns)? }
         }
     })

@@ -1,13 +1,13 @@
 //! A timeline as typed arrays: each column is copied out of one memory, handed over, copied into
-//! the other. Strings and phases are few and travel as JSON.
+//! the other. Strings and phases are few and travel with the report.
 
+use borsh::{BorshDeserialize, BorshSerialize};
 use js_sys::{Array, BigUint64Array, Uint8Array, Uint32Array};
-use serde::{Deserialize, Serialize};
 use simulator::wire::timeline::{Events, Phase, Tensors, Timeline, Work};
 use wasm_bindgen::{JsCast, JsValue};
 
 /// What is not a column.
-#[derive(Serialize, Deserialize)]
+#[derive(BorshSerialize, BorshDeserialize)]
 pub(super) struct Head {
     labels: Vec<String>,
     phases: Vec<Phase>,

@@ -3,7 +3,7 @@
 //! ```text
 //! page                                      worker
 //! Client::ask ── [id, scenario, step] ────► answer ─► validate, simulate
-//! Client::take ◄── [id, ms, reply, columns] ── typed arrays, transferred
+//! Client::take ◄── [id, ms, reply, columns] ── borsh, and typed arrays that are transferred
 //! ```
 //!
 //! Questions are posted at once. The worker answers the newest that has come when it is free and
@@ -16,14 +16,59 @@ mod serve;
 pub(crate) use client::{Client, Question, Reply};
 pub(crate) use serve::serve;
 
-use serde::{Deserialize, Serialize};
-use simulator::wire::{Faults, Report};
+use borsh::{BorshDeserialize, BorshSerialize};
+use simulator::wire::note::Note;
+use simulator::wire::report::{
+    Engine, Figure, GpuFacts, ModelFacts, RankReport, Report, StepReport, Verdict,
+};
+use simulator::wire::scenario::Scenario;
 
 use columns::Head;
 
-/// The part of a reply that is JSON.
-#[derive(Serialize, Deserialize)]
+/// The part of a reply that is no column. Both ends are the same program, so its bytes need no names.
+#[derive(BorshSerialize, BorshDeserialize)]
 enum Letter {
-    Answer { report: Box<Report>, head: Head },
-    Faults(Faults),
+    Answer(Said, Head),
+    Faults(String),
+}
+
+/// A report without the scenario: who asked has it.
+#[derive(BorshSerialize, BorshDeserialize)]
+struct Said {
+    version: u64,
+    engine: Engine,
+    model: ModelFacts,
+    gpu: GpuFacts,
+    verdict: Verdict,
+    first: StepReport,
+    steady: StepReport,
+    ranks: Vec<RankReport>,
+    figures: Vec<Figure>,
+    notes: Vec<Note>,
+}
+
+impl Said {
+    fn of(report: Report) -> Self {
+        let Report { version, scenario: _, engine, model, gpu, verdict, .. } = report;
+        let Report { first, steady, ranks, figures, notes, .. } = report;
+        Self { version, engine, model, gpu, verdict, first, steady, ranks, figures, notes }
+    }
+
+    fn about(self, scenario: Scenario) -> Report {
+        let Self { version, engine, model, gpu, verdict, first, steady, ranks, figures, notes } =
+            self;
+        Report {
+            version,
+            engine,
+            scenario,
+            model,
+            gpu,
+            verdict,
+            first,
+            steady,
+            ranks,
+            figures,
+            notes,
+        }
+    }
 }

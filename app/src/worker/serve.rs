@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use js_sys::{Array, Function, Uint8Array};
 use simulator::Simulation;
-use simulator::scenario::validate;
+use simulator::scenario::{from_value, validate};
 use simulator::wire::Scenario;
 use wasm_bindgen::prelude::Closure;
 use wasm_bindgen::{JsCast, JsValue};
 use web_sys::{DedicatedWorkerGlobalScope, MessageEvent};
 
-use super::Letter;
 use super::columns::{Head, pack};
+use super::{Letter, Said};
 use crate::performance;
 
 /// Listens for questions, and says that it does.
@@ -90,22 +90,18 @@ impl Warming {
     }
 }
 
-/// `[id, JSON, whether the first step is looked at]` → `[id, ms, JSON, columns of that step]`, where
+/// `[id, JSON, whether the first step is looked at]` → `[id, ms, letter, columns of that step]`, where
 /// the milliseconds are the simulator's alone.
 fn answer(question: &Array, transfer: &Array) -> Array {
     let bytes = Uint8Array::new(&question.get(1)).to_vec();
     let start = performance::now();
-    let (letter, columns) = match serde_json::from_slice::<Scenario>(&bytes) {
+    let (letter, columns) = match from_value(&serde_json::from_slice(&bytes).unwrap_or_default()) {
         Ok(scenario) => solve(&scenario, question.get(2).is_truthy(), transfer),
-        Err(error) => {
-            let fault =
-                simulator::wire::Fault::new("", simulator::wire::Rule::Syntax, error.to_string());
-            (Letter::Faults(fault.into()), None)
-        }
+        Err(faults) => (Letter::Faults(faults.to_string()), None),
     };
-    let json = serde_json::to_vec(&letter).unwrap_or_default();
+    let letter = borsh::to_vec(&letter).unwrap_or_default();
     let reply = Array::of2(&question.get(0), &(performance::now() - start).into());
-    reply.push(&Uint8Array::from(json.as_slice()));
+    reply.push(&Uint8Array::from(letter.as_slice()));
     if let Some(columns) = columns {
         reply.push(&columns);
     }
@@ -115,10 +111,10 @@ fn answer(question: &Array, transfer: &Array) -> Array {
 fn solve(scenario: &Scenario, is_first: bool, transfer: &Array) -> (Letter, Option<Array>) {
     let valid = match validate(scenario, crate::engine::catalog()) {
         Ok(valid) => valid,
-        Err(faults) => return (Letter::Faults(faults), None),
+        Err(faults) => return (Letter::Faults(faults.to_string()), None),
     };
     let Simulation { report, first, steady } = simulator::simulate(&valid);
     let mut shown = if is_first { first } else { steady };
     let head = Head::take(&mut shown);
-    (Letter::Answer { report: Box::new(report), head }, Some(pack(&shown, transfer)))
+    (Letter::Answer(Said::of(report), head), Some(pack(&shown, transfer)))
 }

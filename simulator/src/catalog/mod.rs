@@ -12,6 +12,7 @@ pub use outside_pool::OutsideEstimate;
 
 use serde::de::DeserializeOwned;
 
+use crate::order;
 use crate::wire::{Fault, GpuProfile, ModelCard, ModelKind, Rule};
 
 include!(concat!(env!("OUT_DIR"), "/catalog_files.rs"));
@@ -38,15 +39,17 @@ impl Catalog {
     /// When a data file is not a catalog entry; a test holds that none is.
     pub fn builtin() -> Self {
         let mut gpus: Vec<GpuProfile> = GPUS.iter().map(parse).collect();
-        gpus.sort_by_key(|gpu| {
+        let place = |gpu: &GpuProfile| {
             VENDORS.iter().position(|vendor| *vendor == gpu.vendor).unwrap_or(VENDORS.len())
-        });
+        };
+        order::sort_by(&mut gpus, |a, b| place(a).cmp(&place(b)));
         let mut models: Vec<ModelCard> = MODELS.iter().map(parse).collect();
-        models.sort_by_cached_key(|card| {
+        let place = |card: &ModelCard| {
             let kind = ModelKind::ALL.iter().position(|kind| *kind == card.kind);
             let series = card.id.rsplit_once('-').map_or(card.id.as_str(), |(series, _)| series);
             (kind, series.to_owned(), card.published_parameters)
-        });
+        };
+        order::sort_by(&mut models, |a, b| place(a).cmp(&place(b)));
         Self { models, gpus }
     }
 
@@ -114,7 +117,7 @@ fn unknown_id<'a>(
             (distance.min().unwrap_or(usize::MAX), id)
         })
         .collect();
-    scored.sort_by_key(|(distance, _)| *distance);
+    order::sort_by(&mut scored, |(one, _), (other, _)| one.cmp(other));
     let near: Vec<&str> = scored.iter().take(3).map(|(_, id)| *id).collect();
     let message = format!("no {kind} is called `{wanted}`; near it: {}", near.join(", "));
     let mut fault = Fault::new(path, Rule::UnknownId, message);

@@ -11,6 +11,7 @@ use super::rates::RatePair;
 use super::tables::{Sample, Tables};
 use super::work::{AttentionKernel, Number, Pass, Pointwise, Reduce, Work, WorkClass};
 use super::{Tf32, nominal_seconds};
+use crate::order;
 use crate::wire::GpuProfile;
 
 /// The measured files by GPU id.
@@ -81,7 +82,7 @@ impl Measured {
             let places = sample.works.iter().filter_map(place);
             anchors.extend(places.map(|place| Anchor { place, ratio }));
         }
-        anchors.sort_by_key(|anchor| anchor.place.group);
+        order::sort_by(&mut anchors, |a, b| a.place.group.cmp(&b.place.group));
         Self { anchors }
     }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{Block, CachingAllocator, Counting, Logged, SegmentAction, Settings};
+use crate::order;
 use crate::wire::timeline::{BEFORE, NEVER, Timeline};
 
 /// Where a process's first segment usually lies. The replay's own addresses are too large for
@@ -206,7 +207,7 @@ impl Process {
                 Some(Live { address: self.allocator.address(block), bytes, tensor })
             })
             .collect();
-        live.sort_unstable_by_key(|block| block.address);
+        order::sort_by(&mut live, |a, b| a.address.cmp(&b.address));
         let mut placement = Placement { entries: self.entries, segments: self.segments, live };
         placement.rebase();
         placement

@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::allocator::{SegmentAction, Segments, Settings};
+use crate::order;
 use crate::simulate::Simulation;
 use crate::wire::report::StepKind;
 use crate::wire::timeline::{NO_LAYER, PhaseKind, Timeline};
@@ -270,11 +271,8 @@ impl Writer<'_> {
 type Births = BTreeMap<usize, usize>;
 
 fn births(entries: &[Entry]) -> Births {
-    entries
-        .iter()
-        .filter(|entry| entry.action == Action::Alloc)
-        .filter_map(|entry| Some((entry.tensor?, entry.event?)))
-        .collect()
+    let made = entries.iter().filter(|entry| entry.action == Action::Alloc);
+    order::map(made.filter_map(|entry| Some((entry.tensor?, entry.event?))))
 }
 
 #[cfg(test)]

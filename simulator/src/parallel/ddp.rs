@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::clock::Pointwise;
+use crate::order;
 use crate::primitives::pointwise;
 use crate::tape::{Block, Hooks, ParamId, Prim, StorageId, Tape};
 use crate::tensor::DType;
@@ -214,7 +215,7 @@ fn assignment(tensors: &[(DType, u64)], limits: &[u64]) -> Vec<Vec<usize>> {
 
 /// By the first tensor of each.
 fn sorted(mut buckets: Vec<Vec<usize>>) -> Vec<Vec<usize>> {
-    buckets.sort_unstable();
+    order::sort(&mut buckets);
     buckets
 }
 

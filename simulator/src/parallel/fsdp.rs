@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Pointwise;
+use crate::order;
 use crate::primitives::pointwise;
 use crate::tape::{Block, Hooks, NodeId, ParamId, Prim, Scope, Shard, StorageId, Tape};
 use crate::tensor::DType;
@@ -106,7 +107,7 @@ impl Fsdp {
         for id in all {
             members.entry(tape.param(id).layer).or_default().push(id);
         }
-        let of_layer = members.keys().flatten().zip(ROOT + 1..).map(|(&l, i)| (l, i)).collect();
+        let of_layer = order::map(members.keys().flatten().zip(ROOT + 1..).map(|(&l, i)| (l, i)));
         let groups = members.into_values().map(|params| Group {
             params: children_first(tape, &params),
             state: State::Idle,
@@ -422,7 +423,7 @@ impl Hooks for Fsdp {
     fn before_node(&mut self, tape: &mut Tape, node: NodeId) {
         let Some(mut calls) = self.calls.remove(&node) else { return };
         // What lies between the node and the next layer comes before the hook on its output.
-        calls.sort_unstable();
+        order::sort(&mut calls);
         within(tape, |tape| {
             for call in calls {
                 match call {
@@ -476,6 +477,6 @@ fn children_first(tape: &Tape, params: &[ParamId]) -> Vec<ParamId> {
         .iter()
         .map(|&id| (last_inside(id), core::cmp::Reverse(module(id).matches('.').count()), id))
         .collect();
-    keyed.sort_unstable();
+    order::sort(&mut keyed);
     keyed.into_iter().map(|(_, _, id)| id).collect()
 }

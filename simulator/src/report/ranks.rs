@@ -1,5 +1,6 @@
 //! Every pipeline stage at its highest point.
 
+use crate::order;
 use crate::scenario::ValidScenario;
 use crate::tape::{Prim, Scope};
 use crate::tide::{StageSummary, stages};
@@ -30,7 +31,7 @@ fn rank(summary: &StageSummary, footprint: &Footprint) -> RankReport {
             bytes: Bytes::new(bytes.unsigned_abs()),
         })
         .collect();
-    categories.sort_by(|a, b| b.bytes.cmp(&a.bytes));
+    order::sort_by(&mut categories, |a, b| b.bytes.cmp(&a.bytes));
     let crest = summary.highest.crest;
     RankReport {
         stage: summary.stage,

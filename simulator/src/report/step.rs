@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::order;
 use crate::tape::{Recorded, Storage};
 use crate::timeline::{Replayed, Timed};
 use crate::units::Bytes;
@@ -136,7 +137,7 @@ fn breakdown(live: &[Storage]) -> Vec<BreakdownRow> {
             tensors,
         })
         .collect();
-    rows.sort_by_key(|row| core::cmp::Reverse(row.bytes));
+    order::sort_by(&mut rows, |a, b| b.bytes.cmp(&a.bytes));
     rows
 }
 

@@ -177,3 +177,17 @@ fn deepspeed_stages_fold() {
         }
     }
 }
+
+/// 1F1B keeps `min(M, P − stage)` micro-batches, and the peak is where all of them are kept.
+#[test]
+fn forwards_in_flight_are_those_of_the_table() {
+    for (pipeline, grad_accum, expect) in
+        [(4, 8, [4, 3, 2, 1].as_slice()), (4, 2, &[2, 2, 2, 1]), (8, 8, &[8, 7, 6, 5, 4, 3, 2, 1])]
+    {
+        let rest = json!({"workload": {"micro_batch": 2, "seq_len": 32, "grad_accum": grad_accum}});
+        let parallel = json!({"pipeline": pipeline, "data": "distributed_optimizer"});
+        let summaries = stages(&valid(&llama(), &parallel, &rest));
+        let in_flight: Vec<u64> = summaries.iter().map(|summary| summary.in_flight).collect();
+        assert_eq!(in_flight, expect);
+    }
+}

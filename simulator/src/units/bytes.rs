@@ -20,6 +20,7 @@ pub const GIB: u64 = 1 << 30;
 /// Arithmetic panics on overflow: a capacity that wraps silently is worse than a stopped run.
 /// In JSON it is an integer, or a decimal string above 2⁵³.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "borsh", derive(borsh::BorshSerialize, borsh::BorshDeserialize))]
 pub struct Bytes(u64);
 
 impl Bytes {

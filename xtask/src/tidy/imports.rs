@@ -10,21 +10,23 @@ use super::{Fault, File, Tree};
 
 /// A module and what it may import, in reading order: each row names only rows above it.
 const TABLE: &[(&str, &[&str])] = &[
+    ("order", &[]),
     ("units", &[]),
     ("wire", &["units"]),
-    ("catalog", &["units", "wire"]),
+    ("catalog", &["order", "units", "wire"]),
     ("allocator", &["units", "wire"]),
-    ("scenario", &["units", "wire", "catalog", "allocator"]),
-    ("clock", &["units", "wire"]),
+    ("scenario", &["order", "units", "wire", "catalog", "allocator"]),
+    ("clock", &["order", "units", "wire"]),
     ("tensor", &["units"]),
     ("tape", &["units", "wire", "clock", "tensor"]),
     ("primitives", &["wire", "clock", "tensor", "tape"]),
-    ("parallel", &["wire", "clock", "tensor", "tape", "primitives"]),
+    ("parallel", &["order", "wire", "clock", "tensor", "tape", "primitives"]),
     ("engine", &["wire", "clock", "tensor", "tape", "primitives"]),
     ("blocks", &["wire", "scenario", "tensor", "tape", "primitives", "engine"]),
     (
         "program",
         &[
+            "order",
             "wire",
             "scenario",
             "clock",
@@ -54,7 +56,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("process", &["scenario", "program", "megatron"]),
     ("timeline", &["units", "wire", "allocator", "clock", "tape", "program"]),
     ("tide", &["wire", "scenario", "tape", "program", "schedule", "megatron", "process"]),
-    ("report", &["units", "wire", "scenario", "tensor", "tape", "timeline", "tide"]),
+    ("report", &["order", "units", "wire", "scenario", "tensor", "tape", "timeline", "tide"]),
     (
         "simulate",
         &[
@@ -71,7 +73,7 @@ const TABLE: &[(&str, &[&str])] = &[
         ],
     ),
     ("importers", &["units", "wire", "catalog", "scenario"]),
-    ("export", &["units", "wire", "allocator", "timeline", "report", "simulate"]),
+    ("export", &["order", "units", "wire", "allocator", "timeline", "report", "simulate"]),
     (
         "accuracy",
         &["units", "wire", "catalog", "scenario", "allocator", "report", "simulate", "importers"],

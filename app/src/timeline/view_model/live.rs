@@ -3,7 +3,7 @@
 use super::band::Band;
 use super::columns::Column;
 use super::curves::Curves;
-use crate::order::sort_tensors;
+use simulator::order::sort_places;
 
 /// What lies under a point of the chart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub fn stacked(curves: &Curves, state: usize) -> impl Iterator<Item = u32> {
 pub fn live_at(curves: &Curves, event: u32) -> Vec<u32> {
     let state = (event as usize + 1).min(curves.n_states() - 1);
     let mut live: Vec<u32> = stacked(curves, state).collect();
-    sort_tensors(&mut live, &|a, b| curves.bytes(b).cmp(&curves.bytes(a)));
+    sort_places(&mut live, &|a, b| curves.bytes(b).cmp(&curves.bytes(a)));
     live
 }
 

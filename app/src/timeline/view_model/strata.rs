@@ -7,7 +7,7 @@
 use super::columns::Column;
 use super::curves::Curves;
 use super::num::to_u32;
-use crate::order::sort_tensors;
+use simulator::order::sort_places;
 
 /// Most tensors that get a line.
 const MAX_TENSORS: usize = 400;
@@ -60,9 +60,9 @@ fn large_tensors(curves: &Curves, columns: &[Column], threshold: Threshold) -> V
         .filter(|&tensor| seen_px(tensor) >= threshold.width)
         .collect();
     if large.len() > MAX_TENSORS {
-        sort_tensors(&mut large, &|a, b| curves.bytes(b).cmp(&curves.bytes(a)));
+        sort_places(&mut large, &|a, b| curves.bytes(b).cmp(&curves.bytes(a)));
         large.truncate(MAX_TENSORS);
-        sort_tensors(&mut large, &|a, b| curves.rank(a).cmp(&curves.rank(b)));
+        sort_places(&mut large, &|a, b| curves.rank(a).cmp(&curves.rank(b)));
     }
     large
 }

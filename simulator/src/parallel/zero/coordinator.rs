@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::clock::Pointwise;
+use crate::order;
 use crate::primitives::pointwise;
 use crate::tape::{ParamId, Prim, StorageId, Tape};
 use crate::wire::timeline::Category;
@@ -148,8 +149,8 @@ impl Coordinator {
         let fetched = |most: &BTreeMap<ParamId, usize>, id: &ParamId| {
             most.get(id).is_some_and(|&last| step <= last)
         };
-        let mut missing: BTreeSet<ParamId> =
-            params.iter().copied().filter(|id| !fetched(&self.most_recent, id)).collect();
+        let missing = params.iter().copied().filter(|id| !fetched(&self.most_recent, id));
+        let mut missing: BTreeSet<ParamId> = order::set(missing);
         while !missing.is_empty() {
             let Some((id, last)) = self.queue.pop_front() else { break };
             self.most_recent.insert(id, last);
@@ -178,7 +179,7 @@ impl Coordinator {
             .copied()
             .filter(|id| !self.whole.contains_key(id) && !self.in_flight.contains(id))
             .collect();
-        params.sort_unstable();
+        order::sort(&mut params);
         if params.is_empty() {
             return;
         }
@@ -270,14 +271,11 @@ impl Coordinator {
         options: &ZeroOptions,
     ) -> BTreeSet<ParamId> {
         if !self.complete {
-            return params.iter().copied().collect();
+            return order::set(params.iter().copied());
         }
         let later = |id: &ParamId| self.most_recent.get(id).is_some_and(|&last| self.step < last);
-        let mut go: BTreeSet<ParamId> = params
-            .iter()
-            .copied()
-            .filter(|id| !self.persistent.contains(id) && !later(id))
-            .collect();
+        let go = params.iter().copied();
+        let mut go = order::set(go.filter(|id| !self.persistent.contains(id) && !later(id)));
         let mut passed = 0;
         for &module in self.order.iter().skip(self.step) {
             if go.is_empty() || options.reuse_distance <= passed {

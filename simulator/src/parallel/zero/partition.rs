@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Pointwise;
+use crate::order;
 use crate::primitives::pointwise;
 use crate::tape::{Block, Hooks, ParamId, Prim, StorageId, Tape};
 use crate::tensor::DType;
@@ -533,7 +534,7 @@ fn slices(
         }
         (id, slices)
     };
-    order.map(cut).collect()
+    order::map(order.map(cut))
 }
 
 #[cfg(test)]

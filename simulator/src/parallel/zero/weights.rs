@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Pointwise;
+use crate::order;
 use crate::primitives::pointwise;
 use crate::tape::{Block, Hooks, NodeId, ParamId, Prim, Scope, Shard, StorageId, Tape};
 use crate::tensor::DType;
@@ -134,7 +135,7 @@ impl Weights {
     fn reduce(&mut self, tape: &mut Tape) {
         let mut params = core::mem::take(&mut self.bucket);
         self.bucket_elements = 0;
-        params.sort_unstable();
+        order::sort(&mut params);
         let stream = if self.options.overlap { REDUCE_STREAM } else { 0 };
         on_stream(tape, stream, |tape| {
             let kept = self.scattered(tape, &params);

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Pass, Pointwise, Work};
+use crate::order;
 use crate::primitives::{pointwise, product};
 use crate::tape::{
     Backward, Block, Edge, MAX_INPUTS, Node, NodeId, ParamId, Prim, Product, Scope, Tape,
@@ -265,7 +266,7 @@ impl Emitter<'_> {
         let (of_weight, of_input): (Vec<usize>, Vec<usize>) =
             graph.reads[index].iter().partition(|&&value| Some(graph.base(value)) == weight);
         let sources = |values: &[usize]| {
-            values.iter().flat_map(|&value| self.written.sources(graph, value)).collect()
+            order::set(values.iter().flat_map(|&value| self.written.sources(graph, value)))
         };
         let mut for_input: BTreeSet<usize> = sources(&of_weight);
         let mut for_weight: BTreeSet<usize> = sources(&of_input);

@@ -7,7 +7,8 @@
 //! kernel reads in backward, a reduction, and the later of two users that a library's kernel lies between are
 //! not recomputed; a value costs `bytes · 1.1^distance`, twice that if no kernel would have to write it anyway.
 
-use std::collections::{BTreeSet, VecDeque};
+use crate::order;
+use std::collections::VecDeque;
 
 use super::graph::{Graph, Kind};
 
@@ -109,7 +110,7 @@ fn banned(graph: &Graph) -> (Vec<bool>, Vec<bool>) {
 /// `find_first_unfusible`: the first value, up to `last`, that stands in another kernel than what leads
 /// from the users to it.
 fn first_unfused(graph: &Graph, users: &[usize], last: usize) -> usize {
-    let mut ahead: BTreeSet<(usize, bool)> = users.iter().map(|&user| (user, true)).collect();
+    let mut ahead = order::set(users.iter().map(|&user| (user, true)));
     while let Some((value, fused)) = ahead.pop_first() {
         if !fused {
             return value;

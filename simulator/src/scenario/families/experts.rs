@@ -5,6 +5,7 @@ use core::ops::RangeInclusive;
 use serde_json::Value;
 
 use super::{either, must_divide};
+use crate::order;
 use crate::scenario::Table;
 use crate::scenario::document::type_fault;
 use crate::scenario::limits;
@@ -224,7 +225,7 @@ fn plain_layers(table: &mut Table<'_>, faults: &mut Faults) -> Option<u64> {
         return None;
     };
     let mut layers: Vec<Option<u64>> = listed.iter().map(Value::as_u64).collect();
-    layers.sort_unstable();
+    order::sort(&mut layers);
     if layers.iter().zip(0..).any(|(layer, expected)| *layer != Some(expected)) {
         let message = "only plain layers before all mixtures are simulated";
         faults.push(Fault::new(path, Rule::Unsupported, message));
