@@ -3,8 +3,10 @@
 //! The simulator speaks in codes and numbers; only here do they become sentences.
 
 mod en;
+mod en_fields;
 mod zh;
 mod zh_faults;
+mod zh_fields;
 
 use simulator::wire::report::{Outcome, StepKind, TimeMode};
 use simulator::wire::timeline::{Category, PhaseKind};

@@ -2,11 +2,27 @@
 //! outlives a graph.
 
 use super::node::{Edge, ParamId, Source};
-use super::{Backward, Prim, StorageId, Tape, Tensor};
+use super::{Backward, Prim, Recorded, SlotKind, StorageId, Tape, Tensor};
 use crate::tensor::{DType, Shape};
 use crate::wire::timeline::Category;
 
 impl Tape {
+    /// Starts a slot of a pipeline's schedule.
+    pub fn slot(&mut self, kind: SlotKind, chunk: usize, micro_batch: u64) {
+        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        self.record.slot(kind, number(chunk as u64), number(micro_batch));
+    }
+
+    /// Records no operations from now on: requests are all that is asked for.
+    pub const fn leave_out_operations(&mut self) {
+        self.untimed = true;
+    }
+
+    /// The record of a run that goes no further.
+    pub fn into_record(self) -> Recorded {
+        self.record
+    }
+
     /// Megatron-core's `GlobalMemoryBuffer`: at least so many bytes that stay for the rest of the
     /// process; a larger request makes a new buffer before the old one goes.
     ///

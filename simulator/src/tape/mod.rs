@@ -217,17 +217,6 @@ impl Tape {
         self.record.phase(kind, micro_batch);
     }
 
-    /// Starts a slot of a pipeline's schedule.
-    pub fn slot(&mut self, kind: SlotKind, chunk: usize, micro_batch: u64) {
-        let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-        self.record.slot(kind, number(chunk as u64), number(micro_batch));
-    }
-
-    /// Records no operations from now on: requests are all that is asked for.
-    pub const fn leave_out_operations(&mut self) {
-        self.untimed = true;
-    }
-
     /// Whether the program is traced for a compiler (`is_tracing` in transformers' `masking_utils.py`):
     /// masks are then made even where they could be left out.
     pub const fn traced(&self) -> bool {
@@ -601,10 +590,5 @@ impl Tape {
             param.states.iter_mut().for_each(renumber);
         }
         (core::mem::replace(&mut self.record, next), origin)
-    }
-
-    /// The record of a run that goes no further.
-    pub fn into_record(self) -> Recorded {
-        self.record
     }
 }

@@ -28,7 +28,7 @@ const BANNED: &[(&str, &str)] = &[
 const SIMULATOR_MAY_USE: [&str; 4] = ["serde", "serde_json", "toml", "libm"];
 
 /// What it may offer behind a feature that only others turn on.
-const SIMULATOR_MAY_OFFER: [&str; 1] = ["utoipa"];
+const SIMULATOR_MAY_OFFER: [&str; 2] = ["borsh", "utoipa"];
 
 /// Ours that are programs: nobody builds on them.
 const NOT_LIBRARIES: [&str; 4] = ["app", "server", "agent", "xtask"];
