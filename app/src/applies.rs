@@ -9,6 +9,7 @@ use crate::field::FieldName;
 
 /// What a model's family says that decides which fields apply.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub(crate) struct Shape {
     /// Whether it reads images, which have no length.
     pub images: bool,

@@ -37,8 +37,8 @@ pub(crate) fn memo<T: PartialEq + Send + Sync + 'static>(
 
 /// Does something now, and again whenever what it reads changes.
 pub(crate) fn effect(act: impl FnMut() + 'static) {
-    fn boxed(mut act: Box<dyn FnMut()>) {
-        Effect::new(move || act());
+    fn boxed(act: Box<dyn FnMut()>) {
+        Effect::new(act);
     }
     boxed(Box::new(act));
 }

@@ -1,5 +1,6 @@
 //! Every pipeline stage as a small chart on one scale.
 
+use simulator::units::Bytes;
 use simulator::wire::report::{RankReport, Report};
 use simulator::wire::timeline::Category;
 
@@ -36,13 +37,12 @@ impl Frame {
     /// The outline of a stage's course, closed along the bottom, as an SVG path.
     pub(crate) fn path(&self, rank: &RankReport) -> String {
         let step = WIDTH / to_f64(rank.course_bytes.len().max(1) as u64);
-        let mut path = format!("M0 {HEIGHT}");
-        for (bytes, from) in rank.course_bytes.iter().zip(0_u32..) {
+        let stretch = |(bytes, from): (&Bytes, u32)| {
             let left = f64::from(from) * step;
-            path.push_str(&format!("L{left:.1} {0:.1}H{1:.1}", self.y(bytes.get()), left + step));
-        }
-        path.push_str(&format!("V{HEIGHT}Z"));
-        path
+            format!("L{left:.1} {0:.1}H{1:.1}", self.y(bytes.get()), left + step)
+        };
+        let stretches: String = rank.course_bytes.iter().zip(0..).map(stretch).collect();
+        format!("M0 {HEIGHT}{stretches}V{HEIGHT}Z")
     }
 }
 

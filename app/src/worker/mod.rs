@@ -27,6 +27,7 @@ use columns::Head;
 
 /// The part of a reply that is no column. Both ends are the same program, so its bytes need no names.
 #[derive(BorshSerialize, BorshDeserialize)]
+#[expect(clippy::large_enum_variant, reason = "one letter at a time, moved once")]
 enum Letter {
     Answer(Said, Head),
     Faults(String),

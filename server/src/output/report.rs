@@ -81,7 +81,7 @@ fn verdict(verdict: &Verdict) -> String {
         phase_words(verdict.phase),
     );
     if let Some(stage) = verdict.stage {
-        text.push_str(&format!(" Pipeline stage {stage} is the highest."));
+        text = [text, format!("Pipeline stage {stage} is the highest.")].join(" ");
     }
     if let Some(failed) = &verdict.out_of_memory {
         let failure = format!(

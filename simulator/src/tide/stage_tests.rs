@@ -55,14 +55,14 @@ fn agree(model: &Value, parallel: &Value, rest: &Value) {
         let scenario = valid(model, &shown, rest);
         let (mut process, build) = Process::build(&scenario);
         let mut live = [0; Category::ALL.len()];
-        let built = highest(&mut live, &build);
+        let at_start = highest(&mut live, &build);
         let first = highest(&mut live, &process.step());
         let steady = highest(&mut live, &process.step());
         let context = format!("{model} {shown} {rest}");
-        assert_eq!(summary.first_peak.cast_signed(), built.0.max(first.0), "first: {context}");
+        assert_eq!(summary.first_peak.cast_signed(), at_start.0.max(first.0), "first: {context}");
         assert_eq!(summary.steady_peak.cast_signed(), steady.0, "steady: {context}");
-        let (total, by_category) = if steady.0 < first.0.max(built.0) {
-            if first.0 < built.0 { built } else { first }
+        let (total, by_category) = if steady.0 < first.0.max(at_start.0) {
+            if first.0 < at_start.0 { at_start } else { first }
         } else {
             steady
         };

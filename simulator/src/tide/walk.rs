@@ -107,7 +107,9 @@ pub(super) fn walk(before: Swell, step: &Step, turns: &[Turn]) -> Walked {
 /// What these turns leave behind, added; none of them is the highest.
 fn sum(mut swell: Swell, step: &Step, turns: &[Turn]) -> Swell {
     let mut counts = vec![0; step.0.len()];
-    turns.iter().for_each(|turn| counts[turn.like] += 1);
+    for turn in turns {
+        counts[turn.like] += 1;
+    }
     for (stretch, count) in step.0.iter().zip(counts) {
         swell.leave(&stretch.swell, count);
     }
