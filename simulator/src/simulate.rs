@@ -42,38 +42,33 @@ const STEADY_STEPS: usize = 2;
 
 /// Simulates a training process: construction, first step, steady steps. Under a pipeline the timelines
 /// are those of the stage that the scenario names; every other is summarised, and the verdict is of the
-/// worst.
+/// highest.
 pub fn simulate(scenario: &ValidScenario) -> Simulation {
     let mut simulation = simulate_with(scenario, Rates::Best);
     judge_every_stage(scenario, &mut simulation.report);
     simulation
 }
 
-/// The report of one rank becomes the job's. The worst stage is replayed in full when it is not the one
+/// The report of one rank becomes the job's. The highest stage is replayed in full when it is not the one
 /// shown: what the allocator reserves does not compose.
 fn judge_every_stage(scenario: &ValidScenario, report: &mut Report) {
     let shown = scenario.document().parallel.stage;
     report.ranks = report::ranks(scenario, &footprint(scenario, Bytes::ZERO));
-    let Some(worst) = report::worst(&report.ranks) else { return };
-    let own = report.verdict.outcome;
+    let Some(highest) = report::highest(&report.ranks).map(|rank| rank.stage) else { return };
     report.verdict.stage = Some(shown);
-    if worst != shown {
-        let other = simulate_with(&scenario.with_stage(worst), Rates::Best).report.verdict;
-        let outcome = other.outcome;
+    let mut replayed = Vec::from([(shown, report.verdict.outcome)]);
+    if highest != shown {
+        let other = simulate_with(&scenario.with_stage(highest), Rates::Best).report.verdict;
+        replayed.push((highest, other.outcome));
         // The shown stage still decides where fragments make its pool the larger one.
         if other.margin_bytes <= report.verdict.margin_bytes {
-            report.verdict = Verdict { stage: Some(worst), ..other };
+            report.verdict = Verdict { stage: Some(highest), ..other };
         }
-        report
-            .ranks
-            .iter_mut()
-            .filter(|rank| rank.stage == worst)
-            .for_each(|rank| rank.outcome = outcome);
     }
+    report.figures = report::figures(scenario, report);
     for rank in &mut report.ranks {
-        if rank.stage == shown {
-            rank.outcome = own;
-        }
+        let known = replayed.iter().find(|(stage, _)| *stage == rank.stage);
+        rank.outcome = known.map_or(rank.outcome, |(_, outcome)| *outcome);
     }
 }
 

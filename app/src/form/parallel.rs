@@ -24,40 +24,32 @@ const FRAMEWORKS: [Framework; 2] = [Framework::Transformers, Framework::Megatron
 
 const FRAMEWORK_NAMES: [Name; 2] = [|_| "transformers", |_| "Megatron-core"];
 
-const MEGATRON_SHARING: Access<usize> = Access {
-    field: FieldName::DataParallel,
-    get: |scenario| match scenario.parallel.data {
-        Some(data) => {
-            MEGATRON_SHARINGS.iter().position(|other| *other == data).unwrap_or(usize::MAX)
-        }
-        None => usize::MAX,
-    },
-    set: |scenario: &mut Scenario, index| {
-        scenario.parallel.data = MEGATRON_SHARINGS.get(index).copied();
-    },
-};
-
-const MEGATRON_SHARINGS: [DataParallel; 2] =
-    [DataParallel::Ddp, DataParallel::DistributedOptimizer];
-
-const MEGATRON_SHARING_NAMES: [Name; 2] = [|_| "DDP", |choices| choices.distributed_optimizer];
-
 const SHARING: Access<usize> = Access {
     field: FieldName::DataParallel,
     get: |scenario| match scenario.parallel.data {
-        Some(data) => SHARINGS.iter().position(|other| *other == data).unwrap_or(usize::MAX),
+        Some(data) => {
+            sharings(scenario).iter().position(|other| *other == data).unwrap_or(usize::MAX)
+        }
         // Several replicas that share nothing are a fault: no button is pressed.
         None if 1 < replicas(scenario) => usize::MAX,
-        None => place(&SHARINGS, &DataParallel::Fsdp2),
+        None => 1,
     },
     set: |scenario: &mut Scenario, index| {
-        scenario.parallel.data = SHARINGS.get(index).copied();
+        scenario.parallel.data = sharings(scenario).get(index).copied();
     },
 };
 
-const SHARINGS: [DataParallel; 2] = [DataParallel::Ddp, DataParallel::Fsdp2];
+/// What replicas can share; the second way is the usual one.
+const fn sharings(scenario: &Scenario) -> [DataParallel; 2] {
+    match scenario.stack.framework {
+        Framework::Transformers => [DataParallel::Ddp, DataParallel::Fsdp2],
+        Framework::MegatronCore => [DataParallel::Ddp, DataParallel::DistributedOptimizer],
+    }
+}
 
 const SHARING_NAMES: [Name; 2] = [|_| "DDP", |_| "FSDP2"];
+
+const MEGATRON_SHARING_NAMES: [Name; 2] = [|_| "DDP", |choices| choices.distributed_optimizer];
 
 const TENSOR: Access<u64> = Access {
     field: FieldName::TensorParallel,
@@ -185,14 +177,12 @@ fn switch(access: Access<bool>) -> AnyView {
 fn sharing() -> AnyView {
     let choice = expect_context::<Choice>();
     let framework = memo(move || choice.scenario.with(|now| now.stack.framework));
-    part(move || match framework.get() {
-        Framework::Transformers => {
-            view! { <SegmentField access=SHARING names=&SHARING_NAMES /> }.into_any()
-        }
-        Framework::MegatronCore => {
-            let (access, names) = (MEGATRON_SHARING, &MEGATRON_SHARING_NAMES);
-            view! { <SegmentField access names /> }.into_any()
-        }
+    part(move || {
+        let names = match framework.get() {
+            Framework::Transformers => &SHARING_NAMES,
+            Framework::MegatronCore => &MEGATRON_SHARING_NAMES,
+        };
+        view! { <SegmentField access=SHARING names /> }.into_any()
     })
     .into_any()
 }

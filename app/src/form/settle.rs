@@ -66,8 +66,7 @@ pub(super) fn set_count(scenario: &mut Scenario, count: u64) {
         *tensor = if *tensor == 1 { 1 } else { count.max(1) };
     }
     if megatron && count <= 1 {
-        scenario.parallel =
-            Parallel { fsdp: scenario.parallel.fsdp.clone(), ..Parallel::default() };
+        scenario.parallel = Parallel::default();
     }
     scenario.hardware.count = count;
     share(scenario);

@@ -1,12 +1,13 @@
 //! Every pipeline stage side by side; the highest decides, any of them can be opened.
 
 use leptos::prelude::*;
+use simulator::report::highest;
 use simulator::wire::report::{Outcome, RankReport};
 
 use crate::erased::part;
 use crate::format;
 use crate::state::{Answers, Choice, Settings};
-use crate::view_model::ranks::{Frame, HEIGHT, WIDTH, highest};
+use crate::view_model::ranks::{Frame, HEIGHT, WIDTH};
 use crate::words::StageSentence;
 
 /// The tab.
@@ -18,7 +19,7 @@ pub(super) fn RanksTab() -> impl IntoView {
     let charts = part(move || {
         let cards = answers.with(|answer| {
             let report = &answer.report;
-            let (frame, most) = (Frame::of(report), highest(report)?);
+            let (frame, most) = (Frame::of(report), highest(&report.ranks)?);
             let shown = report.scenario.parallel.stage;
             let cards = report.ranks.iter().map(|rank| {
                 let marks = [rank.stage == shown, rank.stage == most.stage];

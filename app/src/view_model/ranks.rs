@@ -46,12 +46,6 @@ impl Frame {
     }
 }
 
-/// The stage with the highest peak, of equal ones the first.
-pub(crate) fn highest(report: &Report) -> Option<&RankReport> {
-    let peak = report.ranks.iter().map(|rank| rank.peak_allocated_bytes).max()?;
-    report.ranks.iter().find(|rank| rank.peak_allocated_bytes == peak)
-}
-
 #[expect(clippy::cast_precision_loss, reason = "a place on a chart")]
 const fn to_f64(bytes: u64) -> f64 {
     bytes as f64

@@ -330,7 +330,12 @@ fn peaks(scenario: &ValidScenario, report: &Report) -> [Figure; 4] {
             verdict.device_peak_bytes.as_f64(),
             "B",
             [
-                "reserved + outside the pool + already in use".to_owned(),
+                match verdict.stage {
+                    Some(stage) => {
+                        format!("reserved + outside the pool + already in use, on stage {stage}")
+                    }
+                    None => "reserved + outside the pool + already in use".to_owned(),
+                },
                 format!(
                     "{} B + {} B + {used} B",
                     verdict.device_peak_bytes.get() - outside.total().get() - used,

@@ -6,7 +6,7 @@ mod step;
 mod verdict;
 
 pub use figures::figures;
-pub use ranks::{place, ranks, worst};
+pub use ranks::{highest, place, ranks};
 pub use step::{TimeContext, step_report, time_report};
 pub use verdict::{End, Footprint, Trial, largest_workspace, verdict};
 

@@ -16,9 +16,9 @@ pub fn ranks(scenario: &ValidScenario, footprint: &Footprint) -> Vec<RankReport>
 }
 
 /// The stage with the highest peak; of equal ones the first.
-pub fn worst(ranks: &[RankReport]) -> Option<u64> {
-    let highest = ranks.iter().map(|rank| rank.peak_allocated_bytes).max()?;
-    ranks.iter().find(|rank| rank.peak_allocated_bytes == highest).map(|rank| rank.stage)
+pub fn highest(ranks: &[RankReport]) -> Option<&RankReport> {
+    let peak = ranks.iter().map(|rank| rank.peak_allocated_bytes).max()?;
+    ranks.iter().find(|rank| rank.peak_allocated_bytes == peak)
 }
 
 fn rank(summary: &StageSummary, footprint: &Footprint) -> RankReport {

@@ -6,7 +6,7 @@ use super::limits;
 use super::words::Word;
 use super::zero::{check_zero, zero_table};
 use crate::wire::parallel::{DataParallel, Ddp, Fsdp, Parallel, ReduceDtype};
-use crate::wire::scenario::{BaseFormat, Loss, Precision};
+use crate::wire::scenario::{BaseFormat, Framework, Loss, Precision};
 use crate::wire::{Fault, Faults, Rule, Scenario};
 
 /// Reads the table `parallel`.
@@ -78,9 +78,12 @@ pub(super) fn check_parallel(
     faults: &mut Faults,
 ) {
     check_ranges(&scenario.parallel, faults);
-    let megatron = matches!(architecture, Some(Architecture::Megatron(_)));
-    let shares =
-        matches!(architecture, Some(Architecture::Megatron(model)) if model.engine.is_some());
+    // A model that could not be read is judged by the framework alone.
+    let [megatron, shares] = match architecture {
+        Some(Architecture::Megatron(model)) => [true, model.engine.is_some()],
+        Some(_) => [false; 2],
+        None => [scenario.stack.framework == Framework::MegatronCore; 2],
+    };
     check_unsupported(scenario, [megatron, shares], faults);
     if matches!(architecture, Some(Architecture::Vision(_))) {
         check_images(scenario, faults);

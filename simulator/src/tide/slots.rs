@@ -8,6 +8,11 @@ use crate::tape::{Request, Slot, SlotKind};
 use super::fold::{Visit, visits};
 use super::swell::Swell;
 
+/// Layers of a chunk that are run where another chunk's stand for those between: first and last.
+pub(super) const ENDS_RUN: u64 = 2;
+/// Layers of a chunk that are run where its own second one stands for those between.
+pub(super) const INNER_RUN: u64 = 3;
+
 /// A step's slots in the order in which they were run.
 #[derive(Debug)]
 pub(super) struct Step(pub(super) Vec<Stretch>);
@@ -38,19 +43,19 @@ impl Stretch {
                 Made::Before => of_visit_without_remains(run, visit),
             };
             match (between, slot) {
-                (Between::Second(layers), Some(slot)) if place(visit, 3) == Some(1) => {
-                    swell = swell.then(&own.repeat(layers[slot.chunk as usize] - 2));
+                (Between::Second(layers), Some(slot)) if place(visit, INNER_RUN) == Some(1) => {
+                    swell = swell.then(&own.repeat(layers[slot.chunk as usize] - ENDS_RUN));
                     continue;
                 }
                 (Between::Like(interior, layers), Some(slot)) if !filled => {
                     // Before the last layer's forward, and before the first layer's backward.
-                    let next = match (slot.kind, place(visit, 2)) {
+                    let next = match (slot.kind, place(visit, ENDS_RUN)) {
                         (SlotKind::Forward, Some(1)) => Some(&interior.forward),
                         (SlotKind::Backward, Some(0)) => Some(&interior.backward),
                         _ => None,
                     };
                     if let Some(layer) = next {
-                        swell = swell.then(&layer.repeat(layers[slot.chunk as usize] - 2));
+                        swell = swell.then(&layer.repeat(layers[slot.chunk as usize] - ENDS_RUN));
                         filled = true;
                     }
                 }
@@ -66,9 +71,16 @@ impl Stretch {
         self.slot.is_some_and(|slot| slot.kind == kind)
     }
 
-    /// What it does, whichever micro-batch it is of.
-    fn what(&self) -> Option<(SlotKind, u32)> {
-        self.slot.map(|slot| (slot.kind, slot.chunk))
+    /// What a process does once: the beginning, each chunk's first forward, the first backward.
+    fn once(&self) -> Option<(Option<SlotKind>, u32)> {
+        match self.slot {
+            None => Some((None, 0)),
+            Some(Slot { kind: SlotKind::Forward, chunk, .. }) => {
+                Some((Some(SlotKind::Forward), chunk))
+            }
+            Some(Slot { kind: SlotKind::Backward, .. }) => Some((Some(SlotKind::Backward), 0)),
+            Some(_) => None,
+        }
     }
 }
 
@@ -77,9 +89,9 @@ impl Stretch {
 pub(super) enum Between<'a> {
     /// All were run.
     Nothing,
-    /// Of three that were run, the second stands for as many more.
+    /// [`INNER_RUN`] were run, of which the second stands for as many as the chunk really has.
     Second(&'a [u64]),
-    /// Two were run, and between them there are so many like this one.
+    /// [`ENDS_RUN`] were run, and between them the chunk really has so many like this one.
     Like(&'a Interior, &'a [u64]),
 }
 
@@ -90,13 +102,10 @@ pub(super) struct Interior {
 }
 
 impl Interior {
-    /// Layers of the chunk that has it.
-    const COUNT: u64 = 3;
-
     /// The second of three layers, in a stage that has neither embedding nor loss.
     pub(super) fn of(scenario: &ValidScenario) -> Self {
         let stage = Stage { first: false, last: false, warmup: 1, steady: 0 };
-        let (mut job, _) = Job::cut(scenario, Self::COUNT, Order::Plain(stage));
+        let (mut job, _) = Job::cut(scenario, INNER_RUN, Order::Plain(stage));
         let run = job.run_schedule();
         let [mut forward, mut backward] = [Swell::NONE; 2];
         for (slot, visit) in slotted(&run) {
@@ -105,7 +114,7 @@ impl Interior {
                 Some(SlotKind::Backward) => &mut backward,
                 _ => continue,
             };
-            if place(&visit, Self::COUNT) == Some(1) {
+            if place(&visit, INNER_RUN) == Some(1) {
                 *swell = swell.then(&of_visit(&run, &visit));
             }
         }
@@ -116,48 +125,33 @@ impl Interior {
 impl Step {
     /// Reads a run.
     pub(super) fn of(run: &Run, between: Between<'_>) -> Self {
-        let visits = slotted(run);
-        let slots = visits.chunk_by(|(one, _), (other, _)| one == other);
-        Self(slots.map(|visits| Stretch::of(run, visits, between, Made::InThisStep)).collect())
+        let stretches = by_slot(&slotted(run))
+            .map(|visits| Stretch::of(run, visits, between, Made::InThisStep))
+            .collect();
+        Self(stretches)
     }
 
-    /// The step after the one that this was read from, of which the first forward is known.
-    pub(super) fn next(&self, run: &Run, first_forward: &Run, between: Between<'_>) -> Self {
-        let mut next = self.beginning_as(&Self::of(first_forward, between));
-        let visits = slotted(run);
-        let mut slots = visits.chunk_by(|(one, _), (other, _)| one == other);
-        let is_backward =
-            |slot: Option<Slot>| slot.is_some_and(|slot| slot.kind == SlotKind::Backward);
-        if let Some(visits) = slots.find(|visits| is_backward(visits[0].0))
-            && let Some(first) = next.0.iter_mut().find(|one| is_backward(one.slot))
+    /// Reads a run and makes the next step of it, of which the first forward is known.
+    pub(super) fn both(run: &Run, first_forward: &Run, between: Between<'_>) -> [Self; 2] {
+        let first = Self::of(run, between);
+        let mut next = first.beginning_as(&Self::of(first_forward, between));
+        let backward = |stretch: &Stretch| stretch.is(SlotKind::Backward);
+        if let Some(place) = next.0.iter().position(backward)
+            && let Some(visits) = by_slot(&slotted(run)).nth(place)
         {
-            *first = Stretch::of(run, visits, between, Made::Before);
+            next.0[place] = Stretch::of(run, visits, between, Made::Before);
         }
-        next
+        [first, next]
     }
 
-    /// The same with another step's beginning, first forward of each chunk, and first backward: what a
-    /// process makes once.
+    /// The same with what a process does once taken from another step.
     pub(super) fn beginning_as(&self, other: &Self) -> Self {
         let mut stretches = self.0.clone();
         let mut seen = Vec::new();
         for stretch in &other.0 {
-            let what = stretch.what();
-            let backward = stretch.is(SlotKind::Backward);
-            let once = match what {
-                Some((SlotKind::Backward, _)) => None,
-                Some((SlotKind::Forward, chunk)) => Some(Some(chunk)),
-                Some(_) => continue,
-                None => Some(None),
-            };
-            if seen.contains(&once) {
-                continue;
-            }
+            let Some(once) = stretch.once().filter(|once| !seen.contains(once)) else { continue };
             seen.push(once);
-            let same = |one: &&mut Stretch| {
-                if backward { one.is(SlotKind::Backward) } else { one.what() == what }
-            };
-            if let Some(to) = stretches.iter_mut().find(same) {
+            if let Some(to) = stretches.iter_mut().find(|one| one.once() == Some(once)) {
                 to.swell = stretch.swell;
             }
         }
@@ -194,6 +188,11 @@ fn of_visit_without_remains(run: &Run, visit: &Visit) -> Swell {
 /// Which of so many layers a chunk the visit is in.
 fn place(visit: &Visit, layers: u64) -> Option<u64> {
     visit.layer.map(|layer| u64::from(layer) % layers)
+}
+
+/// The visits of each slot.
+fn by_slot(visits: &[(Option<Slot>, Visit)]) -> impl Iterator<Item = &[(Option<Slot>, Visit)]> {
+    visits.chunk_by(|(one, _), (other, _)| one == other)
 }
 
 /// A run's visits, each within one slot: what follows a slot's beginning is of no layer until one is

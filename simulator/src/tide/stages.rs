@@ -11,14 +11,10 @@ use crate::scenario::ValidScenario;
 use crate::wire::parallel::DataParallel;
 use crate::wire::report::StepKind;
 
-use super::slots::{Between, Interior, Step, all};
+use super::slots::{Between, ENDS_RUN, INNER_RUN, Interior, Step, all};
 use super::swell::Swell;
 use super::walk::{Turn, Walked, as_run, lengthened, walk};
 
-/// Of each chunk: first and last.
-const LAYERS: u64 = 2;
-/// Where a layer keeps something from one micro-batch to the next: first, interior, last.
-const LAYERS_THAT_KEEP: u64 = 3;
 /// In a row: the first, and all others.
 const ROW: u64 = 2;
 /// Where the last in a row is different, too.
@@ -152,23 +148,25 @@ impl Known<'_> {
     fn schedule(&mut self, body: usize, order: Order) -> [Step; 2] {
         let layers = self.bodies[body].job.chunk_layers();
         let fewest = layers.iter().copied().min().unwrap_or(0);
-        let [mut first, mut steady] = if self.layers_keep() && LAYERS_THAT_KEEP < fewest {
-            let mut job = self.cut(body, LAYERS_THAT_KEEP, order);
+        let [mut first, mut steady] = if self.layers_keep() && INNER_RUN < fewest {
+            let mut job = self.cut(body, INNER_RUN, order);
             let between = Between::Second(&layers);
             [job.run_schedule(), job.run_schedule()].map(|run| Step::of(&run, between))
-        } else if !self.layers_keep() && LAYERS < fewest {
-            let mut job = self.cut(body, LAYERS, order);
+        } else if !self.layers_keep() && ENDS_RUN < fewest {
+            let mut job = self.cut(body, ENDS_RUN, order);
             let interior = self.interior.get_or_insert_with(|| Interior::of(self.scenario));
             let between = Between::Like(interior, &layers);
             let run = job.run_schedule();
-            let first = Step::of(&run, between);
-            let steady = match order {
+            match order {
                 Order::Plain(stage) if ROW <= stage.steady => {
-                    first.next(&run, &job.run_first_forward(), between)
+                    Step::both(&run, &job.run_first_forward(), between)
                 }
-                _ => first.beginning_as(&Step::of(&job.run_shorter(), between)),
-            };
-            [first, steady]
+                _ => {
+                    let first = Step::of(&run, between);
+                    let steady = first.beginning_as(&Step::of(&job.run_shorter(), between));
+                    [first, steady]
+                }
+            }
         } else {
             let job = match (layers.as_slice(), order) {
                 (&[count], Order::Plain(_)) => &mut self.cut(body, count, order),

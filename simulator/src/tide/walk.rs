@@ -47,7 +47,9 @@ pub(super) fn lengthened(short: Stage, whole: Stage) -> Vec<Turn> {
         turns.push(Turn { like: usize::try_from(like).unwrap_or(usize::MAX), micro_batch });
     };
     turn(0, 0);
-    (0..whole.warmup).for_each(|i| turn(1 + like(i, short.warmup, whole.warmup), i));
+    for i in 0..whole.warmup {
+        turn(1 + like(i, short.warmup, whole.warmup), i);
+    }
     let pairs = 1 + short.warmup + 1;
     turn(pairs - 1, 0);
     for i in 0..whole.steady {
@@ -79,11 +81,11 @@ pub(super) fn walk(before: Swell, step: &Step, turns: &[Turn]) -> Walked {
     for (index, turn) in turns.iter().enumerate() {
         let stretch = &step.0[turn.like];
         in_flight += u64::from(stretch.is(SlotKind::Forward));
-        if peak < live + stretch.swell.peak {
-            peak = live + stretch.swell.peak;
+        let high = live + stretch.swell.peak;
+        if peak < high {
+            peak = high;
             (at, waiting) = (Some(index), in_flight);
         }
-        let high = live + stretch.swell.peak;
         match course.last_mut().filter(|_| !index.is_multiple_of(together)) {
             Some(last) => *last = high.max(*last),
             None => course.push(high),

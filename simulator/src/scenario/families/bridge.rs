@@ -2,17 +2,18 @@
 //!
 //! # Source
 //!
-//! NVIDIA-NeMo/Megatron-Bridge, `models/conversion/model_bridge.py` (which field becomes which) and
-//! `models/gpt_provider.py` (`GPTModelProvider`: fusions on, Transformer Engine's layers, its fused
-//! cross-entropy, gradients added by the products). Experts are Megatron-core's own `SequentialMLP`.
-//! Rows of the vocabulary are padded: `_vocab_size_with_padding` (megatron-core 0.19.2,
-//! `megatron/training/tokenizer`), `make_vocab_size_divisible_by` 128.
+//! NVIDIA-NeMo/Megatron-Bridge, `src/megatron/bridge/models`: `llama/llama_bridge.py` (which field becomes
+//! which), `llama/llama_provider.py` and `gpt_provider.py` at 0254ddd (fusions on, Transformer Engine's
+//! layers, `cross_entropy_fusion_impl = "te"` of the Llama 3 providers, gradients added by the products),
+//! `training/config.py` (`skip_getting_attention_mask_from_dataset`: no mask comes with the data). Mistral,
+//! Qwen2 and GPT-2 get the same fusions. Experts are Megatron-core's own `SequentialMLP`, not the grouped
+//! products that the bridge's mixtures ask for.
 
 use super::megatron::{Engine, ExpertLoad, MegatronGpt, Mixture, Normalization, Position};
 use super::{Activation, Architecture, Gpt2, LlamaLike};
 use crate::wire::parallel::Parallel as Layout;
 
-/// Rows of the vocabulary for each tensor-parallel rank are a multiple of this.
+/// The largest power of two that rows of the vocabulary are made a multiple of.
 const VOCAB_MULTIPLE: u64 = 128;
 
 impl MegatronGpt {
@@ -32,14 +33,29 @@ impl MegatronGpt {
             Architecture::Gpt2(model) => of_gpt2(model)?,
             _ => return Err("Megatron-core is simulated for models written like Llama and GPT-2"),
         };
-        let multiple = VOCAB_MULTIPLE.saturating_mul(parallel.tensor.max(1));
-        model.vocab = model.vocab.div_ceil(multiple).saturating_mul(multiple);
+        model.vocab = padded(model.vocab, parallel.tensor.max(1));
         let parts = parallel.pipeline.saturating_mul(parallel.virtual_stages).max(1);
         let ends_count =
             !model.layers.is_multiple_of(parts) && (model.layers + 2).is_multiple_of(parts);
         (model.split_embedding, model.split_loss) = (ends_count, ends_count);
         Ok(model)
     }
+}
+
+/// Rows of the vocabulary: as they are where the ranks can share them (`should_pad_vocab` is off), else as
+/// `calculate_padded_vocab_size` pads them.
+///
+/// # Source
+///
+/// Megatron-Bridge, `utils/vocab_utils.py`; `make_vocab_size_divisible_by` in
+/// `models/conversion/model_bridge.py`: the largest power of two up to 128 that divides them.
+fn padded(vocab: u64, tensor: u64) -> u64 {
+    if vocab.is_multiple_of(tensor) {
+        return vocab;
+    }
+    let divisor = (1 << vocab.trailing_zeros().min(VOCAB_MULTIPLE.trailing_zeros())) as u64;
+    let multiple = divisor.saturating_mul(tensor);
+    vocab.div_ceil(multiple).saturating_mul(multiple)
 }
 
 /// Transformer Engine's layers with everything fused.
@@ -166,3 +182,56 @@ const PLAIN: MegatronGpt = MegatronGpt {
     mixture: None,
     engine: None,
 };
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::scenario::{Family as _, check};
+    use crate::wire::Faults;
+
+    fn translated(model: &str, tensor: u64, pipeline: u64) -> Result<MegatronGpt, Faults> {
+        let document = json!({
+            "version": 1,
+            "model": {"id": model},
+            "hardware": {"gpu": "h200-sxm", "count": tensor * pipeline},
+            "parallel": {"tensor": tensor, "pipeline": pipeline},
+            "workload": {"micro_batch": 1, "seq_len": 1024, "grad_accum": 16},
+            "stack": {"framework": "megatron_core"},
+        });
+        let valid = check(&document, &Catalog::builtin())?;
+        Ok(valid.megatron().expect("it is Megatron-core's").clone())
+    }
+
+    #[test]
+    fn nothing_is_added_that_the_ranks_need_not() {
+        let catalog = Catalog::builtin();
+        for (id, tensor) in [("llama-3.1-70b", 8), ("mistral-7b-v0.3", 4), ("qwen2.5-7b", 4)] {
+            let model = translated(id, tensor, 1).unwrap_or_else(|faults| panic!("{id}: {faults}"));
+            let published = catalog.model(id).and_then(|card| card.published_parameters);
+            assert_eq!(u64::try_from(model.parameters()).ok(), published, "{id}");
+        }
+        assert_eq!(translated("gpt2", 1, 1).map(|model| model.vocab), Ok(50_257));
+        assert_eq!(translated("gpt2", 4, 1).map(|model| model.vocab), Ok(50_260));
+    }
+
+    #[test]
+    fn ends_count_where_layers_cannot_be_dealt_evenly() {
+        let ends = |pipeline| {
+            let model = translated("llama-3.1-405b", 8, pipeline).expect("it is simulated");
+            (model.split_embedding, model.split_loss)
+        };
+        assert_eq!((ends(2), ends(16)), ((false, false), (true, true)));
+    }
+
+    #[test]
+    fn what_megatron_does_not_have_here_is_one_fault() {
+        for id in ["qwen3-8b", "gemma-3-1b", "bert-base-uncased"] {
+            let faults = translated(id, 2, 4).expect_err(id).0;
+            let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+            assert_eq!(paths, ["stack.framework"], "{id}");
+        }
+    }
+}
