@@ -5,7 +5,7 @@ use super::validate::ResolvedModel;
 use crate::catalog::OutsideEstimate;
 use crate::wire::note::{Note, Topic};
 use crate::wire::parallel::DataParallel;
-use crate::wire::scenario::Attention;
+use crate::wire::scenario::{Attention, Framework};
 use crate::wire::{GpuProfile, Scenario};
 
 pub(super) fn notes(
@@ -63,7 +63,12 @@ pub(super) fn notes(
         add("hardware.count", Topic::UntimedCommunication, message.to_owned(), Vec::new());
     }
     let traced = matches!(model.architecture, Architecture::Falcon(_) | Architecture::Parallel(_));
-    let class = traced.then_some(("model", "transformers 5.17"));
+    let class = match &model.architecture {
+        Architecture::Megatron(model) if model.engine.is_some() => {
+            Some(("stack.framework", "Transformer Engine 2.11"))
+        }
+        _ => traced.then_some(("model", "transformers 5.17")),
+    };
     for (path, source) in from_source(scenario).chain(class) {
         let message = format!(
             "this is written after the source of {source}; no capture of it on a GPU was made yet"
@@ -77,6 +82,8 @@ pub(super) fn notes(
 fn from_source(scenario: &Scenario) -> impl Iterator<Item = (&'static str, &'static str)> {
     let parallel = &scenario.parallel;
     let offloads = parallel.data == Some(DataParallel::Zero3) && parallel.zero.offload_param;
+    let engine = scenario.stack.framework == Framework::MegatronCore
+        && parallel.data == Some(DataParallel::Zero1);
     let flash = match scenario.stack.attention {
         Attention::Sdpa | Attention::Eager => None,
         Attention::FlashAttention2 => Some("flash-attn 2.8"),
@@ -84,6 +91,7 @@ fn from_source(scenario: &Scenario) -> impl Iterator<Item = (&'static str, &'sta
     };
     let all = [
         ("parallel.zero.offload_param", offloads.then_some("deepspeed 0.19.8")),
+        ("parallel.data", engine.then_some("Megatron-DeepSpeed at 8387ae1")),
         ("stack.attention", flash),
         ("stack.activation_offload", scenario.stack.activation_offload.then_some("PyTorch 2.11")),
         ("optimizer.in_backward", scenario.optimizer.in_backward.then_some("PyTorch 2.11")),

@@ -202,6 +202,8 @@ mod tests {
             "stack": {"framework": "megatron_core"},
         });
         let valid = check(&document, &Catalog::builtin())?;
+        let noted = valid.notes().iter().any(|note| note.path == "stack.framework");
+        assert!(noted, "no capture stands behind Transformer Engine's layers");
         Ok(valid.megatron().expect("it is Megatron-core's").clone())
     }
 
