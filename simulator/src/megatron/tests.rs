@@ -205,7 +205,8 @@ fn the_worst_stage_decides() {
         assert_eq!(report.verdict, reports[0].verdict);
         assert_eq!(report.steady, alone[stage].steady);
         let of_verdict = report.figures.iter().find(|figure| figure.id == "device_peak").unwrap();
-        assert_eq!(of_verdict.value, report.verdict.device_peak_bytes.as_f64());
+        let difference = of_verdict.value - report.verdict.device_peak_bytes.as_f64();
+        assert!(difference.abs() < 0.5, "bytes: {difference}");
         assert!(of_verdict.formula.ends_with(&format!("on stage {worst}")));
         let rank = &report.ranks[stage];
         assert_eq!(rank.stage, stage as u64);

@@ -53,7 +53,7 @@ fn padded(vocab: u64, tensor: u64) -> u64 {
     if vocab.is_multiple_of(tensor) {
         return vocab;
     }
-    let divisor = (1 << vocab.trailing_zeros().min(VOCAB_MULTIPLE.trailing_zeros())) as u64;
+    let divisor = 1_u64 << vocab.trailing_zeros().min(VOCAB_MULTIPLE.trailing_zeros());
     let multiple = divisor.saturating_mul(tensor);
     vocab.div_ceil(multiple).saturating_mul(multiple)
 }
